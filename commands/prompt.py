@@ -5,6 +5,7 @@ import os
 import sys
 import time
 import uuid
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
@@ -19,6 +20,7 @@ from commands.options import (
     session_option,
     with_client,
 )
+from commands.prompt_approvals import Decide, LineApprovals
 from commands.prompt_view import PromptJsonView, PromptTextView, PromptView
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import (
@@ -86,6 +88,10 @@ def prompt(client: ControlClient, text: str, *, detach: bool, thinking: bool, as
         follow_prompt(client, params, PromptJsonView(sys.stdout), place=place)
     else:
         view = PromptTextView(sys.stdout, sys.stderr, os.environ, thinking=thinking, place=place)
+        if sys.stdin.isatty() and sys.stderr.isatty():
+            view.approvals = LineApprovals(
+                sys.stdin.fileno(), _decide_on(client.path, params["session"], place), view.say
+            )
         follow_prompt(client, params, view, place=place)
 
 
@@ -150,6 +156,16 @@ def deny(client: ControlClient, call_id: str, session: str | None, **options: st
     _decide(client, call_id, "deny", session, **options)
 
 
+def _decide_on(path: Path, session: str, place: str) -> Decide:
+    """Decisions about the session's calls, each on a connection of its own: that of the run is being read."""
+
+    def decide(call_id: str, decision: str, note: str | None) -> None:
+        with ControlClient(path) as client:
+            _decide(client, call_id, decision, session, place, note=note)
+
+    return decide
+
+
 def _decide(
     client: ControlClient, call_id: str, decision: str, session: str | None, place: str = "", /, **more: str | None
 ) -> None:
@@ -205,6 +221,10 @@ def _show_outcome(outcome: dict[str, Any], *, as_json: bool) -> None:
 _ABORT_TIMEOUT = 5.0
 _ANSWER_GRACE = 10.0
 _POLL_SECONDS = 600.0
+_SLOW_START = 0.5
+"""A run that has not begun after this time says on a terminal why it waits."""
+_LOOK_SECONDS = 2.0
+"""How often that is asked for."""
 
 
 def run_params(text: str, *, key: str | None = None, **options: Any) -> dict[str, Any]:
@@ -223,19 +243,28 @@ def follow_prompt(
     timeout = params.get("timeout")  # enforced by the supervisor; only one that is stopped exceeds the grace
     stream = client.stream("prompt", params, timeout=timeout + _ANSWER_GRACE if timeout else None)
     is_known = has_begun = False
+    look_at = time.monotonic() + _SLOW_START
     try:
+        if view.tells_waits:
+            stream.wakes_at = look_at
         for batch in stream:
-            is_known = True
+            is_known = is_known or bool(batch)
             for pushed in batch:
                 has_begun = has_begun or b'"type":"run:start"' in bytes(pushed.data.events)
                 view.show(pushed.data.events)
                 if _awaits_person(bytes(pushed.data.events)):
                     stream.remove_deadline()  # the run's clock stands still until the question is answered
+            if view.tells_waits and not has_begun:
+                if not batch and is_known:
+                    view.waits(client.call("sessions.get", {"session": params["session"]}))
+                    look_at = time.monotonic() + _LOOK_SECONDS
+                stream.wakes_at = look_at
     except KeyboardInterrupt:
         view.close()
         with ControlClient(client.path) as other:  # the interrupted connection may have stopped in mid-line
             run = {"session": params["session"], "run": params["run"]}
-            other.call("abort", run, timeout=_ABORT_TIMEOUT)
+            aborted = other.call("abort", run, timeout=_ABORT_TIMEOUT)["aborted"]
+        click.echo("the run is aborted" if aborted else "the run does not go on any more", err=True)
         raise
     except PoolError as exc:
         is_gone = _is_supervisor_lost(exc, is_known=is_known)

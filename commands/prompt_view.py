@@ -18,6 +18,7 @@ from commands.event_text import (
     shown_page,
     tool_data,
 )
+from commands.prompt_approvals import HINT, LineApprovals
 from doors.control.client import read_envelopes, split_envelopes
 from errors import PoolError
 from wire.events import TEXT_KINDS, display_of
@@ -37,6 +38,22 @@ class PromptTextView:
         self._calls = CallLines(self._run_view)
         self._kinds = frozenset({"text", "think"} if thinking else {"text"})
         self._connection_flags = place
+        self._waits = ""
+        self.approvals: LineApprovals | None = None
+        """Where a person may answer right here."""
+        self.tells_waits = err.isatty()
+
+    def say(self, text: str) -> None:
+        """A line beside the answer."""
+        self._run_view.line(text, whole=True, style="")
+
+    def waits(self, session: dict[str, Any]) -> None:
+        """Why the run has not begun, where that has changed. ``session``: its view."""
+        place = f" (place {session['place']} in the queue)" if session.get("place") else ""
+        words = f"… waits: {session['waits_for']}{place}" if session.get("waits_for") else ""
+        if words != self._waits:
+            self._waits = words
+            self._run_view.line(words or "… a worker is there")
 
     def show(self, events: msgspec.Raw) -> None:
         """Draw the envelopes of one push, and flush once."""
@@ -71,12 +88,17 @@ class PromptTextView:
             self._show_tool(event.type, tool)
         elif event.type == "permission_required":
             self._show_approval(event)
+            if self.approvals:
+                self.approvals.ask(str(event_data(event)["call"]["id"]))
         elif event.type == "run:accepted" and event_data(event).get("awaits_person"):
             self._run_view.line("! the session waits for a person's answer first; this shows what it asks:", style="")
             look = command_line("sessions get", event.session, session=None, place=self._connection_flags)
             self._run_view.line(f"  {look}", whole=True, style=BOLD)
         elif event.type == "alert":
             self._run_view.line(f"! {describe_event(event)[0]}", whole=True, style="")
+        elif event.type == "permission_decided" and self.approvals:
+            self.approvals.decided(str(event_data(event).get("call_id")))
+            self.say(f"· {describe_event(event)[0]}")
         elif (mark := display_of(event.type).mark) and not (_is_fatal(event) or _is_expected(event)):
             self._run_view.line(f"{mark} {describe_event(event)[0]}", style=DIM if mark == "·" else "")
 
@@ -97,6 +119,8 @@ class PromptTextView:
         self._calls.page(shown_page(data))
         if hidden := hidden_text(data):
             self._run_view.line(f"  {hidden}", whole=True, style="")
+        if self.approvals:
+            self._run_view.line(f"  {HINT}", whole=True, style=BOLD)
         for command in decision_commands(data, event.session, self._connection_flags):
             self._run_view.line(f"  {command}", whole=True, style=BOLD)
 
@@ -118,8 +142,13 @@ def _text_kind(event: EventEnvelope) -> str | None:
 class PromptJsonView:
     """One JSON object a line: each event's envelope as it came, last ``{"outcome"}`` or ``{"error"}``."""
 
+    tells_waits = False
+
     def __init__(self, out: TextIO) -> None:
         self._out = out
+
+    def waits(self, session: dict[str, Any]) -> None:
+        """Of a run that has not begun there is no event."""
 
     def show(self, events: msgspec.Raw) -> None:
         """Write the envelopes of one push, and flush once."""

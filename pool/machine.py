@@ -125,6 +125,10 @@ class PoolMachine:
         """Where a session is, and what it waits for; of an unknown one nothing."""
         return status.placement(self._state, session)
 
+    def place_in_queue(self, session: str) -> int | None:
+        """The place of the session's next request among all that wait, 1 is served first; None where none waits."""
+        return status.place_in_queue(self._state, session)
+
     def is_quiescent(self, session: str) -> bool:
         """Whether nothing is held, in flight or running in the background for the session."""
         known = self._state.sessions.get(session)

@@ -116,6 +116,13 @@ def placement(state: PoolState, session: str) -> SessionPlacement:
     return SessionPlacement(worker, _wait_reason(state, first) if first else None)
 
 
+def place_in_queue(state: PoolState, session: str) -> int | None:
+    """The place of the session's next request among all that wait, 1 is served first; None where none waits."""
+    known = state.sessions.get(session)
+    first = min((waiter.rank for waiter in known.waiting.values()), default=None) if known else None
+    return None if first is None else sum(waiter.rank <= first for waiter in state.requests.values())
+
+
 def _wait_reason(state: PoolState, waiter: Waiter) -> str:
     """What the request waits for, in words."""
     worker = waiter.session.worker

@@ -1,5 +1,6 @@
 """The blocking client of the control socket, without an event loop; events stay raw JSON until they are read."""
 
+import collections
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -111,6 +112,8 @@ class RequestStream:
         self._address = address
         self._method = method
         self._deadline = deadline
+        self.wakes_at: float | None = None
+        """By ``time.monotonic``: when an empty batch comes where nothing else has; once."""
         self.result: Any = None
 
     def __iter__(self) -> Iterator[list[ReceivedPush]]:
@@ -119,7 +122,7 @@ class RequestStream:
             while True:
                 arrived = self._receive()
                 batch = list(_pop_pushes(arrived))
-                if batch:
+                if batch or not arrived:
                     yield batch
                 if arrived:
                     self._read_result(arrived[0])
@@ -132,9 +135,13 @@ class RequestStream:
         self._deadline = None
 
     def _receive(self) -> ReceivedQueue:
+        wakes_at, self.wakes_at = self.wakes_at, None
+        is_wakeup = wakes_at is not None and (self._deadline is None or wakes_at < self._deadline)
         try:
-            return self._socket.receive(self._address, self._deadline)
+            return self._socket.receive(self._address, wakes_at if is_wakeup else self._deadline)
         except TimeoutError as exc:
+            if is_wakeup:
+                return collections.deque()
             raise RequestTimeout(
                 f"the supervisor on {self._socket.path} did not answer {self._method} in time; "
                 "is it stopped or overloaded?"

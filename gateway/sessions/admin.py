@@ -65,6 +65,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     """The one that has its conversation open, between turns too."""
     waits_for: str | None
     """Why its next turn has no worker yet, in words; None where it does not wait."""
+    place: int | None = None
+    """Its place among all requests that wait for a worker, 1 is served first; in the view of one session only."""
     turn: str | None
     waiting: int
     transcript: str | None
@@ -118,7 +120,8 @@ class SessionAdmin:
 
     def view(self, key: str) -> SessionView:
         """One session. Raises UsageError for an unknown one."""
-        return self._view(self._require(key))
+        view = self._view(self._require(key))
+        return msgspec.structs.replace(view, place=self._pool.place_in_queue(view.key)) if view.waits_for else view
 
     def views(self, request: SessionListRequest) -> list[SessionView]:
         """Every session, or those that work in ``cwd``, the one used last first."""

@@ -233,7 +233,12 @@ def test_while_a_person_is_asked_the_supervisor_may_take_any_time(asks: EventEnv
     assert client.stream_.is_bounded == is_bounded
 
 
-def test_ctrl_c_aborts_the_very_run_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("aborted", "said"), [(True, "the run is aborted\n"), (False, "the run does not go on any more\n")]
+)
+def test_ctrl_c_aborts_the_very_run_that_was_asked_for_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: str, *, aborted: bool
+) -> None:
     called = []
 
     class AbortingClient(FakeClient):
@@ -243,14 +248,16 @@ def test_ctrl_c_aborts_the_very_run_that_was_asked_for(monkeypatch: pytest.Monke
         def __exit__(self, *_exc: object) -> None:
             """Nothing to close."""
 
-        def call(self, method: str, params: Any, timeout: float) -> None:
+        def call(self, method: str, params: Any, timeout: float) -> Any:
             assert timeout > 0
             called.append((method, params))
+            return {"aborted": aborted}
 
     monkeypatch.setattr("commands.prompt.ControlClient", AbortingClient)
     with pytest.raises(KeyboardInterrupt):
         FakeClient(KeyboardInterrupt()).follow()
     assert called == [("abort", ASKED)]
+    assert capsys.readouterr().err == said
 
 
 EXITED = {"code": "worker_exited", "message": "the worker exited", "data": {"worker": "w1", "sent": True}}
