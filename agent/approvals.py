@@ -11,9 +11,10 @@ from typing import Literal, TypeAlias
 import msgspec
 import trio
 
+from agent.tools.base import Effects
 from wire.call_page import SHOWN_CHARS, SHOWN_LINES, CallPage, CallPart, page_of
-from wire.entries import ApprovalDecision
-from wire.messages import ToolCallView
+from wire.entries import ApprovalDecision, ToolUseBlock
+from wire.messages import PermissionOption, ToolCallView
 
 
 class CallDescription:
@@ -39,7 +40,7 @@ _MAX_CLOSED = 1_000
 _CloseReason: TypeAlias = Literal["decided", "ended", "sealed"]
 
 
-_ErrorCode: TypeAlias = Literal["nothing_pending", "already_decided", "sealed", "not_shown"]
+_ErrorCode: TypeAlias = Literal["nothing_pending", "already_decided", "sealed", "not_shown", "invalid_params"]
 """``not_shown``: the call is longer than its question, and the decision lacks ``seen`` of its last page."""
 
 
@@ -59,12 +60,45 @@ class NotDecidable(Exception):
         self.code = code
 
 
+ALLOW_SESSION = "allow_session"
+_OPTION_DECISIONS: Mapping[str, ApprovalDecision] = {
+    "allow_once": "allow",
+    ALLOW_SESSION: "allow",
+    "reject_once": "deny",
+}
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """Calls that one decision may allow for the rest of the conversation; ``words`` name them."""
+
+    key: str
+    words: str
+
+    @classmethod
+    def of(cls, call: ToolUseBlock, effects: Effects) -> "Allowance":
+        """Of a tool that runs commands the same input again, of any other tool all its calls."""
+        if effects != "run":
+            return cls(call.name, f"Allow {call.name} in this session")
+        digest = hashlib.sha256(msgspec.json.encode(call.input, order="sorted")).hexdigest()
+        return cls(f"{call.name} {digest}", "Allow this command in this session")
+
+    @property
+    def options(self) -> list[PermissionOption]:
+        """The answers to a question about such a call."""
+        return [
+            PermissionOption("allow_once", "Allow", "allow_once"),
+            PermissionOption(ALLOW_SESSION, self.words, "allow_always"),
+            PermissionOption("reject_once", "Deny", "reject_once"),
+        ]
+
+
 class ApprovalVerdict(msgspec.Struct, frozen=True):
-    """What a person said, and who it was."""
+    """What a person said, and who it was. ``allows``: see ``CallApproval``."""
 
     decision: ApprovalDecision
     note: str | None = None
     by: str | None = None
+    allows: str | None = None
 
 
 class PendingApproval:
@@ -76,9 +110,11 @@ class PendingApproval:
         persist: Callable[[ApprovalVerdict], None],
         emit: Callable[[ApprovalVerdict], None],
         description: CallDescription,
+        allowance: Allowance,
     ) -> None:
         self.call = call
         self.description = description
+        self.allowance = allowance
         self._persist = persist
         self._emit = emit
         self._decision: ApprovalVerdict | None = None
@@ -131,10 +167,12 @@ class Approvals:
         by: str | None = None,
         *,
         seen: str | None = None,
+        option_id: str | None = None,
     ) -> None:
         """Decide about a call, once: the decision is written, then emitted, then acts.
 
-        ``seen``: from the last page of a call whose question shows only its beginning.
+        ``seen``: from the last page of a call whose question shows only its beginning. ``option_id``: one of the
+        question's options, whose decision it must be.
 
         Raises NotDecidable, or what writing it down raises: then the question is still open.
         """
@@ -146,7 +184,10 @@ class Approvals:
                 f"the call {call_id[:100]!r} is longer than what was shown of it by {hidden:,} characters: look at all "
                 "of it, and repeat what its end says",
             )
-        question.commit(ApprovalVerdict(decision, note, by))
+        if option_id is not None and decision != _OPTION_DECISIONS.get(option_id):
+            raise NotDecidable("invalid_params", f"the question has no option {option_id[:100]!r} to {decision} it")
+        allows = question.allowance.key if option_id == ALLOW_SESSION else None
+        question.commit(ApprovalVerdict(decision, note, by, allows))
         self._close(call_id, "decided")
         question.publish()
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 import msgspec
 import trio
 
-from agent.approvals import Approvals, ApprovalVerdict, CallDescription, PendingApproval
+from agent.approvals import Allowance, Approvals, ApprovalVerdict, CallDescription, PendingApproval
 from agent.hook_runner import Hooks
 from agent.hooks import Ask, Change, Deny, HookFailed, ToolVerdict, UseResult
 from agent.policy import HARMLESS_EFFECTS, Allowed, ApprovalNeeded, CallRejected, Policy, evaluate
@@ -110,7 +110,7 @@ class CallRunner:
             case ApprovalNeeded() as needed:
                 context = self._context_for(tracker.call, tracker.progress)
                 description = CallDescription(await needed.tool.describe(needed.arguments, context))
-                question = self._request_approval(tracker, needed.reason, description)
+                question = self._request_approval(tracker, needed, description)
                 nursery.start_soon(self._await_approval, tracker, needed, question, jobs.clone())
             case Allowed() as allowed:
                 jobs.send_nowait((tracker, allowed))
@@ -119,6 +119,10 @@ class CallRunner:
         verdict = evaluate(tracker.call, self._tools, self._policy)
         if isinstance(verdict, CallRejected):
             return _CallOutcome(verdict.state, verdict.result)
+        if isinstance(verdict, ApprovalNeeded):
+            allowance = Allowance.of(tracker.call, verdict.tool.effects)
+            if self._log.is_allowed(allowance.key):
+                verdict = Allowed(verdict.tool, verdict.arguments)
         try:
             answer = await self._hooks.before_tool_call(tracker.call)
         except HookFailed as exc:
@@ -131,15 +135,19 @@ class CallRunner:
             verdict, answer = _stricter(verdict, again), answer.then
         return _combine_with_hooks(verdict, answer)
 
-    def _request_approval(self, tracker: ToolCallTracker, reason: str, description: CallDescription) -> PendingApproval:
+    def _request_approval(
+        self, tracker: ToolCallTracker, needed: ApprovalNeeded, description: CallDescription
+    ) -> PendingApproval:
         def publish(decided: ApprovalVerdict) -> None:
             facts = {"call_id": tracker.call.id, **msgspec.to_builtins(decided)}
             self._emit("permission_decided", {name: fact for name, fact in facts.items() if fact is not None})
 
+        reason, allowance = needed.reason, Allowance.of(tracker.call, needed.tool.effects)
         tracker.await_approval(reason)
-        question = PendingApproval(tracker.view(), tracker.decide, publish, description)
+        question = PendingApproval(tracker.view(), tracker.decide, publish, description, allowance)
         self._approvals.open(question)
-        self._emit("permission_required", {"call": tracker.view(), "reason": reason, "shown": description.shown})
+        asked = {"call": tracker.view(), "reason": reason, "shown": description.shown, "options": allowance.options}
+        self._emit("permission_required", asked)
         return question
 
     async def _await_approval(

@@ -149,6 +149,7 @@ class Conversation:
         self.commands: dict[str, ExecRecord] = {}
         self.safe_index = -1
         self.bookmark: Bookmark | None = None
+        self._allowed: set[str] = set()
         self._output = output
         self._writer: TranscriptWriter | None = None
         self._commit = GroupCommit(self._sync_writer)
@@ -174,7 +175,7 @@ class Conversation:
                 case MessageEntry():
                     self._append(entry)
                 case CallEntry():
-                    self.records[entry.record.id] = entry.record
+                    self._index_call(entry.record)
                 case CompactionEntry():
                     self._replace_before(entry)
                 case ExecEntry():
@@ -195,7 +196,16 @@ class Conversation:
         """
         written = msgspec.structs.replace(record, input=msgspec.UNSET)
         self._write(CallEntry(self._output.next_seq(), time.time(), written))
-        self.records[record.id] = written
+        self._index_call(written)
+
+    def _index_call(self, record: CallRecord) -> None:
+        self.records[record.id] = record
+        if record.approval is not None and record.approval.allows is not None:
+            self._allowed.add(record.approval.allows)
+
+    def is_allowed(self, key: str) -> bool:
+        """Whether an earlier decision of the conversation allows these calls; see ``CallApproval.allows``."""
+        return key in self._allowed
 
     def record_command(self, record: ExecRecord) -> None:
         """Write the state of a background command. Raises TranscriptError."""

@@ -124,7 +124,7 @@ class WorkerMethods:
     def _decide(self, params: DecideParams, _request_id: RequestId) -> Any:
         try:
             self._worker.toolbox.approvals.decide(
-                params.call_id, params.decision, params.note, params.by, seen=params.seen
+                params.call_id, params.decision, params.note, params.by, seen=params.seen, option_id=params.option_id
             )
         except NotDecidable as exc:
             raise RequestRejected(exc.code, str(exc), call_id=params.call_id) from exc

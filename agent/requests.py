@@ -63,13 +63,17 @@ class SetThinkingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class DecideParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``decide``: about a tool call that waits for a person; ``by`` names who decides. ``seen``: see ``CallPage``."""
+    """``decide``: about a tool call that waits for a person; ``by`` names who decides.
+
+    ``seen``: see ``CallPage``. ``option_id``: one of the ``options`` of the question.
+    """
 
     call_id: str
     decision: Literal["allow", "deny"]
     note: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None
     by: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
     seen: Annotated[str, msgspec.Meta(max_length=100)] | None = None
+    option_id: Annotated[str, msgspec.Meta(max_length=256)] | None = None
 
 
 class DescribeCallParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

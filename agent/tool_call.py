@@ -12,7 +12,6 @@ import msgspec
 from agent.approvals import ApprovalVerdict
 from agent.results import CallResult, text_of
 from wire.entries import (
-    ApprovalDecision,
     CallApproval,
     CallRecord,
     CallState,
@@ -84,17 +83,17 @@ def with_input(record: CallRecord, ts: float, given: dict[str, Any]) -> CallReco
     )
 
 
-def with_decision(
-    record: CallRecord, decision: ApprovalDecision, ts: float, note: str | None, by: str | None
-) -> CallRecord:
-    """The record with the decision of ``by``; the call moves when that acts.
+def with_decision(record: CallRecord, verdict: ApprovalVerdict, ts: float) -> CallRecord:
+    """The record with a person's decision; the call moves when that acts.
 
     Raises IllegalTransition, also for a second decision.
     """
     if record.state is not AWAITING_APPROVAL or record.approval is None or record.approval.decision is not None:
         raise IllegalTransition(f"call {record.id} is {record.state} and awaits no decision")
-    approval = CallApproval(record.approval.reason, decision, _truncate(note), _truncate(by), ts)
-    said = f"{decision} by {by or 'someone'}" + (f": {note}" if note else "")
+    decision, note, by = verdict.decision, verdict.note, verdict.by
+    approval = CallApproval(record.approval.reason, decision, _truncate(note), _truncate(by), ts, verdict.allows)
+    for_session = " for the session" if verdict.allows else ""
+    said = f"{decision}{for_session} by {by or 'someone'}" + (f": {note}" if note else "")
     return msgspec.structs.replace(record, approval=approval, audit=_extended_audit(record, record.state, ts, said))
 
 
@@ -155,6 +154,10 @@ class CallLog(Protocol):
         """Write a record; it survives the end of this process. Raises TranscriptError: nothing was noted."""
         ...
 
+    def is_allowed(self, key: str) -> bool:
+        """Whether an earlier decision of the conversation allows these calls; see ``CallApproval.allows``."""
+        ...
+
     def sync(self) -> Awaitable[None]:
         """Wait until everything noted survives a power cut. Raises TranscriptError."""
         ...
@@ -193,7 +196,7 @@ class ToolCallTracker:
 
     def decide(self, verdict: ApprovalVerdict) -> None:
         """Record a person's decision; the call moves when that acts."""
-        self._apply(with_decision(self.record, verdict.decision, time.time(), verdict.note, verdict.by))
+        self._apply(with_decision(self.record, verdict, time.time()))
 
     def begin(self) -> None:
         """Move to RUNNING. Emits ``running`` after an approval, since ``start`` came before it."""

@@ -150,13 +150,17 @@ class CallState(StrEnum):
 
 
 class CallApproval(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A person is asked, ``reason`` says why; ``decision`` None: not decided yet. ``by`` decided, at ``ts``."""
+    """A person is asked, ``reason`` says why; ``decision`` None: not decided yet. ``by`` decided, at ``ts``.
+
+    ``allows``: the calls of this conversation that the decision allows too, as the agent names them.
+    """
 
     reason: str = ""
     decision: ApprovalDecision | None = None
     note: str | None = None
     by: str | None = None
     ts: float | None = None
+    allows: str | None = None
 
 
 class CallTransition(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,6 +9,7 @@ from commands.chat.effects import CallText, Effect, Line, Request
 from commands.event_text import call_text, question_text, reason_text, shown_page
 from wire.call_page import CallPage, describe_hidden
 from wire.messages import PermissionOption, omit_none
+from wire.terminal import clean
 
 _ALWAYS = "allow_always"
 
@@ -20,7 +21,7 @@ class OpenQuestion:
         self.call_id = call_id
         self.page = page
         self.seen = page.seen
-        self.always = next((option.id for option in options if option.kind == _ALWAYS), None)
+        self.always = next((option for option in options if option.kind == _ALWAYS), None)
         self.is_sent = False
 
     @property
@@ -48,8 +49,9 @@ class ChatQuestions:
         if question is None:
             return ""
         if question.is_hidden:
-            return "v shows the rest · n deny · or type what to do instead"
-        return f"y allow{' · a always' if question.always else ''} · n deny · or type what to do instead"
+            return "v shows the rest · n Deny · or type what to do instead"
+        always = f" · a {clean(question.always.name)}" if question.always else ""
+        return f"y Allow{always} · n Deny · or type what to do instead"
 
     def asked(self, data: dict[str, Any]) -> list[Effect]:
         """The data of the event ``permission_required``."""
@@ -86,7 +88,7 @@ class ChatQuestions:
             case "y" if not question.is_hidden:
                 return self._decide(question, "allow")
             case "a" if question.always and not question.is_hidden:
-                return self._decide(question, "allow", option_id=question.always)
+                return self._decide(question, "allow", option_id=question.always.id)
             case "n":
                 return self._decide(question, "deny")
             case "v" if question.is_hidden:

@@ -82,6 +82,9 @@ class Journal:
         msgspec.json.encode(record)
         self.noted.append(record)
 
+    def is_allowed(self, key: str) -> bool:
+        return any(record.approval is not None and record.approval.allows == key for record in self.noted)
+
     async def sync(self) -> None:
         self.syncs += 1
         await trio.lowlevel.checkpoint()

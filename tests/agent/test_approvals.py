@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.approvals import Approvals, ApprovalVerdict, CallDescription, NotDecidable, PendingApproval
+from agent.approvals import Allowance, Approvals, ApprovalVerdict, CallDescription, NotDecidable, PendingApproval
 from agent.policy import ApprovalNeeded, Policy, evaluate
 from agent.processes.registry import ProcessRegistry
 from agent.toolbox import TOOL_NAMES, open_tools
@@ -28,7 +28,8 @@ class Questions:
 
     def ask(self, call_id: str, text: str = "") -> PendingApproval:
         parts = CallDescription([CallPart("command", text)])
-        question = PendingApproval(ToolCallView(call_id, "exec"), self.taken.append, lambda _: None, parts)
+        allowance = Allowance.of(ToolUseBlock(call_id, "exec", {"command": text}), "run")
+        question = PendingApproval(ToolCallView(call_id, "exec"), self.taken.append, lambda _: None, parts, allowance)
         self.approvals.open(question)
         return question
 

@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from agent.approvals import ApprovalVerdict
 from agent.tool_call import TRANSITIONS, is_final, new_record, with_decision, with_result, with_state
 from wire.entries import ApprovalDecision, CallRecord, CallState, ToolUseBlock
 from wire.states import IllegalTransition
@@ -55,9 +56,9 @@ class CallWalk(RuleBasedStateMachine):
     def decide(self, decision: ApprovalDecision, note: str | None) -> None:
         if self.record.state is not CallState.AWAITING_APPROVAL or self.decisions:
             with pytest.raises(IllegalTransition):
-                with_decision(self.record, decision, self.tick(), note, "ann")
+                with_decision(self.record, ApprovalVerdict(decision, note, "ann"), self.tick())
             return
-        self.record = with_decision(self.record, decision, self.tick(), note, "ann")
+        self.record = with_decision(self.record, ApprovalVerdict(decision, note, "ann"), self.tick())
         self.decisions.append(decision)
 
     @rule(state=st.sampled_from(sorted(ENDS)))
@@ -118,11 +119,12 @@ def test_the_table_is_that_of_the_design() -> None:
 def test_a_step_leaves_the_old_record_as_it_was() -> None:
     before = record_in(CallState.AWAITING_APPROVAL)
     history = list(before.audit)
-    allowed = with_decision(before, "allow", 3.0, "go", "ann")
+    allowed = with_decision(before, ApprovalVerdict("allow", "go", "ann"), 3.0)
     running = with_state(allowed, CallState.RUNNING, 4.0)
     assert (before.audit, before.approval and before.approval.decision) == (history, None)
     assert [move.note for move in running.audit] == [None, "because", "allow by ann: go", None]
-    assert len(str(with_decision(before, "deny", 3.0, "x" * 100_000, "y" * 100_000))) < 10_000  # notes are bounded
+    endless = ApprovalVerdict("deny", "x" * 100_000, "y" * 100_000)
+    assert len(str(with_decision(before, endless, 3.0))) < 10_000  # notes are bounded
     assert running.approval is not None
     assert (running.approval.reason, running.approval.note, running.approval.by) == ("because", "go", "ann")
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.approvals import ApprovalVerdict
 from agent.conversation import Conversation, SessionStore
 from agent.output import WorkerOutput
 from agent.policy import Policy
@@ -19,8 +20,8 @@ from wire.entries import CallRecord, CallState, ImageBlock, TextBlock, ToolResul
 CALL = ToolUseBlock("c", "exec", {"command": "ls"})
 PENDING = new_record(CALL, 1.0)
 WAITING = with_state(PENDING, CallState.AWAITING_APPROVAL, 2.0, "listed")
-ALLOWED = with_decision(WAITING, "allow", 3.0, None, "ann")
-REFUSED = with_decision(WAITING, "deny", 3.0, "not on a Friday", "ann")
+ALLOWED = with_decision(WAITING, ApprovalVerdict("allow", by="ann"), 3.0)
+REFUSED = with_decision(WAITING, ApprovalVerdict("deny", "not on a Friday", "ann"), 3.0)
 
 
 def sealed(record: CallRecord | None) -> SealingPlan:

@@ -112,7 +112,7 @@ def test_a_question_is_answered_with_one_key_once(chat: Chat) -> None:
     chat.happens("permission_required", run, call=CALL, reason="every call needs approval", shown=SHOWN)
     assert chat.printed[-2:] == ["? may it call exec (every call needs approval)", "ls"]
     questions = chat.machine.transcript.questions
-    assert questions.keys == "y allow · n deny · or type what to do instead"
+    assert questions.keys == "y Allow · n Deny · or type what to do instead"
     assert questions.key("a") == []
     chat.take(questions.key("y"))
     assert chat.asked[-1] == ("decide", {"call_id": "c1", "session": "ada", "decision": "allow"})
@@ -216,8 +216,8 @@ def test_what_others_say_is_shown_and_tokens_are_summed(chat: Chat) -> None:
     assert status_text(chat.machine, 80) == "working · ada · main · 2,040 tokens · $0.50"
     chat.happens("agent_resumed", strategy="loaded")
     chat.happens("agent_resumed", strategy="refed")
-    assert [line for line in chat.printed if line.startswith("!")] == [
-        "! the agent could not go on with the conversation; it begins another one with the end of it"
+    assert [line for line in chat.printed if "conversation" in line] == [
+        "! the agent has lost its memory of the conversation and its tool calls; it was given the end of the transcript"
     ]
 
 
