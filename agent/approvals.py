@@ -61,11 +61,6 @@ class NotDecidable(Exception):
 
 
 ALLOW_SESSION = "allow_session"
-_OPTION_DECISIONS: Mapping[str, ApprovalDecision] = {
-    "allow_once": "allow",
-    ALLOW_SESSION: "allow",
-    "reject_once": "deny",
-}
 
 
 class Allowance(msgspec.Struct, frozen=True):
@@ -84,12 +79,8 @@ class Allowance(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> list[PermissionOption]:
-        """The answers to a question about such a call."""
-        return [
-            PermissionOption("allow_once", "Allow", "allow_once"),
-            PermissionOption(ALLOW_SESSION, self.words, "allow_always"),
-            PermissionOption("reject_once", "Deny", "reject_once"),
-        ]
+        """The answers to a question about such a call, beside yes and no."""
+        return [PermissionOption(ALLOW_SESSION, self.words, "allow_always")]
 
 
 class ApprovalVerdict(msgspec.Struct, frozen=True):
@@ -184,9 +175,9 @@ class Approvals:
                 f"the call {call_id[:100]!r} is longer than what was shown of it by {hidden:,} characters: look at all "
                 "of it, and repeat what its end says",
             )
-        if option_id is not None and decision != _OPTION_DECISIONS.get(option_id):
+        if option_id is not None and (option_id, decision) != (ALLOW_SESSION, "allow"):
             raise NotDecidable("invalid_params", f"the question has no option {option_id[:100]!r} to {decision} it")
-        allows = question.allowance.key if option_id == ALLOW_SESSION else None
+        allows = None if option_id is None else question.allowance.key
         question.commit(ApprovalVerdict(decision, note, by, allows))
         self._close(call_id, "decided")
         question.publish()

@@ -121,13 +121,9 @@ class PoolMachine:
         """The session whose conversation is in that file, or None."""
         return self._state.transcript_owners.get(transcript)
 
-    def placement(self, session: str) -> SessionPlacement:
-        """Where a session is, and what it waits for; of an unknown one nothing."""
-        return status.placement(self._state, session)
-
-    def place_in_queue(self, session: str) -> int | None:
-        """The place of the session's next request among all that wait, 1 is served first; None where none waits."""
-        return status.place_in_queue(self._state, session)
+    def placement(self, session: str, *, counted: bool = False) -> SessionPlacement:
+        """Where a session is, and what it waits for; of an unknown one nothing. ``counted``: its place in the queue."""
+        return status.placement(self._state, session, counted=counted)
 
     def is_quiescent(self, session: str) -> bool:
         """Whether nothing is held, in flight or running in the background for the session."""

@@ -92,7 +92,6 @@ class Pool:
         machine = self._machine = PoolMachine(self._initial_settings, rng=self._rng, now=self._now())
         self.explain, self.owner_of = machine.explain, machine.owner_of
         self.placement, self.is_quiescent = machine.placement, machine.is_quiescent
-        self.place_in_queue = machine.place_in_queue
         self.has_session, self.session_of = machine.has_session, machine.session_of
         self.transcript_of = machine.transcript_of
         self._resets = ConversationResets(

@@ -99,10 +99,14 @@ class SessionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionPlacement(NamedTuple):
-    """The worker that has a session's conversation open, or is prepared for it; what its next request waits for."""
+    """The worker that has a session's conversation open, or is prepared for it; what its next request waits for.
+
+    ``place``: of that request among all that wait, 1 is served first; None where none waits, or it was not counted.
+    """
 
     worker: str | None = None
     waits_for: str | None = None
+    place: int | None = None
 
 
 class ProfileSnapshot(msgspec.Struct, frozen=True, kw_only=True):

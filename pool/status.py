@@ -106,21 +106,20 @@ def _waiter(state: PoolState, waiter: Waiter, position: int, now: float) -> Wait
     )
 
 
-def placement(state: PoolState, session: str) -> SessionPlacement:
-    """Where a session is, and what it waits for; of an unknown one nothing."""
+def placement(state: PoolState, session: str, *, counted: bool = False) -> SessionPlacement:
+    """Where a session is, and what it waits for; of an unknown one nothing.
+
+    ``counted``: also its place in the queue, for which all requests are looked at.
+    """
     known = state.sessions.get(session)
     if known is None:
         return SessionPlacement()
-    first = min(known.waiting.values(), key=lambda waiter: waiter.rank, default=None)
     worker = known.worker.id if known.worker else None
-    return SessionPlacement(worker, _wait_reason(state, first) if first else None)
-
-
-def place_in_queue(state: PoolState, session: str) -> int | None:
-    """The place of the session's next request among all that wait, 1 is served first; None where none waits."""
-    known = state.sessions.get(session)
-    first = min((waiter.rank for waiter in known.waiting.values()), default=None) if known else None
-    return None if first is None else sum(waiter.rank <= first for waiter in state.requests.values())
+    first = min(known.waiting.values(), key=lambda waiter: waiter.rank, default=None)
+    if first is None:
+        return SessionPlacement(worker)
+    place = sum(waiter.rank <= first.rank for waiter in state.requests.values()) if counted else None
+    return SessionPlacement(worker, _wait_reason(state, first), place)
 
 
 def _wait_reason(state: PoolState, waiter: Waiter) -> str:

@@ -295,7 +295,10 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PermissionOption(msgspec.Struct, frozen=True):
-    """An answer that an agent offers itself. ``kind``: allow_once, allow_always, reject_once, reject_always."""
+    """An answer that an agent offers itself. ``kind``: allow_once, allow_always, reject_once, reject_always.
+
+    An agent that offers nothing but allow_always takes a plain yes and no too.
+    """
 
     id: str
     name: str = ""

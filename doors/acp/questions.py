@@ -64,7 +64,7 @@ class Question(NamedTuple):
         chosen = next((each for each in self._offered() if each.id == outcome.option_id), None)
         if outcome.outcome != "selected" or chosen is None:
             return None
-        if self.options:
+        if chosen in self.options:
             decided["option_id"] = chosen.id
         if chosen.kind.startswith("allow"):
             decided["decision"] = "allow"
@@ -73,7 +73,8 @@ class Question(NamedTuple):
         return decided
 
     def _offered(self) -> Sequence[OfferedOption]:
-        offered = self.options or _DEFAULT_OPTIONS
+        is_complete = any(option.kind != "allow_always" for option in self.options)
+        offered = self.options if is_complete else (*_DEFAULT_OPTIONS, *self.options)
         return offered if self.is_whole else [each for each in offered if not each.kind.startswith("allow")]
 
 

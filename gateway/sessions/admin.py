@@ -64,9 +64,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None
     """The one that has its conversation open, between turns too."""
     waits_for: str | None
-    """Why its next turn has no worker yet, in words; None where it does not wait."""
     place: int | None = None
-    """Its place among all requests that wait for a worker, 1 is served first; in the view of one session only."""
+    """Why its next turn has no worker yet, None where it does not wait; its place in the queue, of one session only."""
     turn: str | None
     waiting: int
     transcript: str | None
@@ -120,8 +119,7 @@ class SessionAdmin:
 
     def view(self, key: str) -> SessionView:
         """One session. Raises UsageError for an unknown one."""
-        view = self._view(self._require(key))
-        return msgspec.structs.replace(view, place=self._pool.place_in_queue(view.key)) if view.waits_for else view
+        return self._view(self._require(key), counted=True)
 
     def views(self, request: SessionListRequest) -> list[SessionView]:
         """Every session, or those that work in ``cwd``, the one used last first."""
@@ -149,18 +147,18 @@ class SessionAdmin:
         lines.append(f"Pool: {figures.leased} of {figures.max} workers are busy, {figures.waiting} requests wait.")
         return "\n".join(lines)
 
-    def _view(self, entry: SessionEntry) -> SessionView:
+    def _view(self, entry: SessionEntry, *, counted: bool = False) -> SessionView:
         turn = self._scheduler.turn_of(entry.key)
         worker = turn.worker if turn else None
-        standing = self._pool.placement(entry.key)
-        waits_for = standing.waits_for or self._scheduler.lanes.why_waiting(entry.key)
+        standing = self._pool.placement(entry.key, counted=counted)
         return SessionView(
             key=entry.key,
             agent=entry.agent,
             role=entry.role,
             state=entry.status,
             worker=worker or standing.worker,
-            waits_for=None if worker else waits_for,
+            waits_for=None if worker else standing.waits_for or self._scheduler.lanes.why_waiting(entry.key),
+            place=standing.place,
             turn=turn.id if turn else None,
             waiting=self._scheduler.lanes.depth(entry.key),
             transcript=entry.transcript,

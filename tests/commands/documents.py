@@ -64,11 +64,13 @@ DOCUMENT["waiting"] = [waiter()]
 SESSION_VIEWS: list[dict[str, Any]] = json.loads("""
 [{"key": "ada", "agent": "main", "role": "default", "state": "PAUSED", "worker": "w1", "turn": "t1", "waiting": 2,
 "transcript": "/data/2026.jsonl", "cwd": "/w", "model": null, "thinking": null, "queue_mode": null, "label": null,
-"last_run": null, "context": null, "channel": null, "waits_for": null, "created_at": 0.0, "updated_at": 0.0,
+"last_run": null, "context": null, "channel": null, "waits_for": null, "place": null,
+"created_at": 0.0, "updated_at": 0.0,
 "pending_permissions": [{"id": "c1", "name": "exec", "input_preview": "ls", "reason": "it is listed"}]},
 {"key": "bob", "agent": "main", "role": "default", "state": "READY", "worker": null, "turn": null, "waiting": 0,
-"transcript": null, "cwd": null, "model": null, "thinking": null, "queue_mode": null, "label": null, "last_run": null,
-"context": null, "channel": null, "waits_for": null, "created_at": 0.0, "updated_at": 0.0, "pending_permissions": []}]
+"transcript": null, "cwd": null, "model": null, "thinking": null, "queue_mode": null, "label": null,
+"last_run": null, "context": null, "channel": null, "waits_for": null, "place": null, "created_at": 0.0,
+"updated_at": 0.0, "pending_permissions": []}]
 """)
 
 NOW = 1_700_000_000.0

@@ -17,21 +17,9 @@ from errors import Conflict
 from tests.commands.documents import AGENTS, BEAT, DOCUMENT, JOB, JOBS, SESSION_VIEWS
 from tests.commands.fake_pool import EVENT, EXPLANATION, HISTORY, SESSION, Bench, envelope
 
-COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "prompt", "wait", "steer", "abort", "approve", "deny"]
-COMMANDS += [
-    "delegate",
-    "attach",
-    "acp",
-    "sessions",
-    "status",
-    "workers",
-    "waiting",
-    "events",
-    "explain",
-    "route",
-    "worker",
-]
-COMMANDS += ["approvals", "top", "heartbeat", "cron", "agents", "config", "doctor", "demo", "stress"]
+COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "chat", "prompt", "wait", "steer", "abort", "approve"]
+COMMANDS += ["deny", "delegate", "attach", "acp", "sessions", "status", "workers", "waiting", "events", "explain"]
+COMMANDS += ["route", "worker", "approvals", "top", "heartbeat", "cron", "agents", "config", "doctor", "demo", "stress"]
 HEADINGS = ["Supervisor:", "Sessions:", "Automation:", "Observation:", "This machine:", "Exit codes:", "Completion:"]
 
 # --- help -----------------------------------------------------------------------------------------------------------

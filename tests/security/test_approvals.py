@@ -91,7 +91,7 @@ def test_s57_a_call_that_is_too_long_to_show_is_allowed_only_by_who_has_seen_its
     assert refused.returncode == 2
     assert "is longer than what was shown of it" in refused.stderr
     assert f"pool approvals show -s alice {call}" in refused.stderr.replace(f" --socket {supervisor.socket}", "")
-    *_, evil, approve, _deny = supervisor.pool("approvals", "show", call).stdout.splitlines()
+    *_, evil, approve, _deny, _also = supervisor.pool("approvals", "show", call).stdout.splitlines()
     assert evil.strip() == "│ evil"
     assert not made.exists()
     assert supervisor.pool(*shlex.split(approve)[1:]).returncode == 0

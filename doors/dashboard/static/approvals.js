@@ -84,13 +84,14 @@ export class ApprovalsView {
   }
 }
 
-/** The buttons below a question, those that deny first: the agent's own answers where it has some. */
+/** The buttons below a question, those that deny first. An agent whose own answers are all for ever takes a plain yes and no too. */
 function answersOf(options) {
   const own = options.map(({ id, name, kind }) => {
     const decision = kind.startsWith("reject") ? "deny" : "allow";
     return { label: short(name || id, MOST_LABEL), tone: kind === "allow_once" ? "primary" : "", decision, option_id: id };
   });
   const denying = own.filter(({ decision }) => decision === "deny");
-  const approving = own.length > 0 ? own.filter(({ decision }) => decision === "allow") : [{ label: "Approve", tone: "primary", decision: "allow" }];
+  const plain = options.every(({ kind }) => kind === "allow_always") ? [{ label: "Approve", tone: "primary", decision: "allow" }] : [];
+  const approving = [...own.filter(({ decision }) => decision === "allow"), ...plain];
   return [...(denying.length > 0 ? denying : [{ label: "Deny", tone: "", decision: "deny" }]), ...approving];
 }
