@@ -162,8 +162,7 @@ class ModelCaller:
         return "\n\n".join(filter(None, (self.system_prompt, instructions)))
 
     def _add_usage(self, more: TokenUsage) -> None:
-        was = self.usage
-        self.usage = TokenUsage(was.input_tokens + more.input_tokens, was.output_tokens + more.output_tokens)
+        self.usage = self.usage.plus(more)
 
     def _sanitized(self) -> tuple[Sequence[TranscriptMessage], int]:
         """The conversation as it is sent, and its tokens."""

@@ -9,7 +9,7 @@ import trio
 from errors import PoolError, WorkerError, WorkerExited
 from pool.stimuli import Grant, Reject, SpawnPolicy, WorkerHold
 from pool.worker_interface import PoolWorker
-from profiles import MatchLevel
+from profiles import CapabilityProfile, MatchLevel
 from rpc.passthrough import RawRequest
 from rpc.requests import RpcRequest, copy_error
 from rpc.turn import RpcTurn
@@ -170,7 +170,10 @@ class Lease:
         waited: seconds between the request and the grant.
         stalled_for: seconds of silence for which the pool has aborted its turn.
         startup_stderr: what the worker's program wrote to stderr until it was ready.
+        profile: what its holder asked for; the worker may have more.
     """
+
+    profile: CapabilityProfile
 
     def __init__(
         self, grant: Grant, worker: PoolWorker, *, waited: float, cause: EndCause, startup_stderr: str

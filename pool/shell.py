@@ -77,7 +77,7 @@ class Pool:
         self._tickets: dict[str, AcquireTicket] = {}
         """By request id; a caller that left has removed its own."""
         self._raw_listeners = RawListeners()
-        self._latencies = LatencyRecorder()
+        self.latencies = LatencyRecorder()
         self.agent_records = agent_records or AgentRecords()
         self.declared_servers = DeclaredServers()
         self._request_ids = itertools.count(1)
@@ -178,7 +178,7 @@ class Pool:
             raise
         finally:
             del self._tickets[request]
-        return self._make_lease(grant, waited=self._now() - started)
+        return self._make_lease(grant, profile, waited=self._now() - started)
 
     def acquire_nowait(self, session: str, profile: CapabilityProfile) -> Lease:
         """The warm path: the session's own worker, where it is bound and matches; raises trio.WouldBlock otherwise.
@@ -188,7 +188,7 @@ class Pool:
         grant = self._machine.take_warm(f"r{next(self._request_ids)}", session, profile, self._now())
         if grant is None:
             raise trio.WouldBlock
-        return self._make_lease(grant, waited=0.0)
+        return self._make_lease(grant, profile, waited=0.0)
 
     async def release(self, lease: Lease) -> None:
         """Give a hold back; a turn still running is aborted, and a worker that goes on regardless is failed."""
@@ -212,7 +212,7 @@ class Pool:
         if not lease.is_released:
             lease.is_released = True
             for seconds in lease.turn_seconds:
-                self._latencies.turn.add(seconds)
+                self.latencies.turn.add_for(lease.profile, seconds)
             self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds)))
 
     def submit(self, stimulus: Stimulus) -> None:
@@ -259,7 +259,7 @@ class Pool:
             self._machine.snapshot(now),
             self._machine.settings(),
             self._workers,
-            self._latencies,
+            self.latencies,
             self._launcher.guarantee(),
             now=now,
         )
@@ -350,7 +350,7 @@ class Pool:
                     self._emptied = trio.Event()
 
     def _on_ready(self, life: WorkerTask) -> None:
-        self._latencies.spawn.add(self._now() - life.spawned_at)
+        self.latencies.spawn.add_for(life.profile, self._now() - life.spawned_at)
         self.agent_records.note_ready(life.profile.agent, life.worker.client.ready)
         self._resets.tell_machine(life.profile.agent)
         self._apply(stimuli.WorkerReady(life.id))
@@ -359,7 +359,7 @@ class Pool:
         started = self._now()
         outcome = await self._resets.perform(action, life)
         if isinstance(outcome, stimuli.WorkerResetDone):
-            self._latencies.reset.add(self._now() - started)
+            self.latencies.reset.add_for(life.profile, self._now() - started)
         self._apply_if_alive(outcome)
 
     async def _reconcile(self, action: Reconcile, life: WorkerTask) -> None:
@@ -370,14 +370,15 @@ class Pool:
         if fact.worker in self._workers:
             self._apply(fact)
 
-    def _make_lease(self, grant: Grant, *, waited: float) -> Lease:
+    def _make_lease(self, grant: Grant, profile: CapabilityProfile, *, waited: float) -> Lease:
         life = self._workers.get(grant.hold.worker)
         if life is None:  # it ended between the grant and this task's turn to run
             self._apply(stimuli.Release(grant.hold, turns=0))
             raise WorkerExited(
                 f"worker {grant.hold.worker} ended as it was granted", worker=grant.hold.worker, sent=False
             )
-        self._latencies.acquire.add(waited)
+        self.latencies.acquire.add_for(profile, waited)
         lease = Lease(grant, life.worker, waited=waited, cause=lambda: life.error, startup_stderr=life.startup_stderr)
+        lease.profile = profile
         life.leases.add(lease)
         return lease

@@ -1,11 +1,11 @@
-"""What ``Pool.statistics()`` returns, with latency quantiles over the most recent samples.
+"""What ``Pool.statistics()`` returns, with latency quantiles over the most recent samples, and their histograms.
 
 Times are seconds, sizes bytes. Requests, sessions and workers come from the machine in one step; only pid, memory and
 CPU are measured at the processes.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -23,7 +23,9 @@ from pool.snapshot import (
 )
 from pool.worker_interface import ProcessFacts
 from pool.worker_task import WorkerTask
+from profiles import CapabilityProfile
 from rpc.cgroup import OrphanGuarantee
+from wire.histogram import TURN_BOUNDS, BoundedSeries, Histogram, HistogramData
 from wire.units import ByteCount, Seconds
 
 
@@ -34,6 +36,31 @@ class LatencyStats(msgspec.Struct, frozen=True):
     p50: float = 0.0
     p99: float = 0.0
     max: float = 0.0
+
+
+_LIMIT = 32
+"""Profiles with histograms of their own; each of them is 80 lines of ``/metrics``."""
+_BOUNDS = {
+    "acquire": (
+        *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+        *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0),
+    ),
+    "reset": (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+    "spawn": (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+    "turn": TURN_BOUNDS,
+}
+"""Seconds: an acquisition lasts from a warm worker's grant to ``waiting_timeout``."""
+
+
+class ProfileLatencies(msgspec.Struct, frozen=True):
+    """The histograms of one profile, in seconds; beyond a number of profiles, of all others under ``other``."""
+
+    agent: str
+    profile: str
+    acquire: HistogramData
+    reset: HistogramData
+    spawn: HistogramData
+    turn: HistogramData
 
 
 class RecentLatencies:
@@ -57,14 +84,38 @@ class RecentLatencies:
         return LatencyStats(self._count, ordered[last // 2], ordered[round(last * 0.99)], ordered[-1])
 
 
+class _Latency(RecentLatencies):
+    """Recent samples of all profiles, and a histogram for each; ``index``: its place among the histograms."""
+
+    def __init__(self, series: BoundedSeries[tuple[Histogram, ...]], index: int) -> None:
+        super().__init__()
+        self._series = series
+        self._index = index
+
+    def add_for(self, profile: CapabilityProfile, seconds: float) -> None:
+        """Record one sample of a profile."""
+        self._recent.append(seconds)
+        self._count += 1
+        self._series.get((profile.agent, profile.signature[:8]))[self._index].observe(seconds)
+
+
 class LatencyRecorder:
     """The pool's latencies: request to grant, reset, spawn to ready, turn."""
 
     def __init__(self) -> None:
-        self.acquire = RecentLatencies()
-        self.reset = RecentLatencies()
-        self.spawn = RecentLatencies()
-        self.turn = RecentLatencies()
+        self._series: BoundedSeries[tuple[Histogram, ...]] = BoundedSeries(
+            lambda: tuple(map(Histogram, _BOUNDS.values())), _LIMIT
+        )
+        self.acquire, self.reset, self.spawn, self.turn = (_Latency(self._series, at) for at in range(len(_BOUNDS)))
+
+    def histograms(self, profiles: Iterable[ProfileSnapshot] = ()) -> list[ProfileLatencies]:
+        """All histograms; each of these profiles has a place among them, also where nothing was observed."""
+        for each in profiles:
+            self._series.get((each.agent, each.profile))
+        return [
+            ProfileLatencies(agent, profile, *(histogram.data() for histogram in histograms))
+            for (agent, profile), histograms in self._series.items()
+        ]
 
 
 class PoolSummary(PoolCounts, frozen=True, kw_only=True):

@@ -27,10 +27,11 @@ class StampedEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
 
 
 class TokenUsageEvent(StampedEvent, frozen=True, omit_defaults=False):
-    """``token_usage``: tokens of the run so far."""
+    """``token_usage``: tokens of the run so far, and their cost in US dollars where the agent tells it."""
 
     input_tokens: int
     output_tokens: int
+    cost: float | msgspec.UnsetType = msgspec.UNSET
 
 
 class ContextUsage(StampedEvent, frozen=True, omit_defaults=False):

@@ -147,10 +147,20 @@ class CompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=False):
-    """Tokens of one run as the model counted them."""
+    """Tokens of one run as the model counted them; its cost in US dollars where the agent tells it, else unset."""
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cost: float | msgspec.UnsetType = msgspec.UNSET
+
+    def plus(self, more: "TokenUsage") -> "TokenUsage":
+        """The sum of two parts; the cost is that of the parts that tell one."""
+        costs = [cost for cost in (self.cost, more.cost) if cost is not msgspec.UNSET]
+        return TokenUsage(
+            self.input_tokens + more.input_tokens,
+            self.output_tokens + more.output_tokens,
+            sum(costs) if costs else msgspec.UNSET,
+        )
 
 
 class ContextSize(msgspec.Struct, frozen=True):

@@ -1,52 +1,60 @@
-"""``GET /metrics``: the figures of ``/status`` and of this port, in Prometheus' text format.
+"""``GET /metrics``: the figures of ``/status``, histograms, and figures of this port, in Prometheus' text format.
 
-No figure has a session as its label: there may be 100,000 of them.
+No figure has a session as its label: there may be 100,000 of them. Labels are agents, which the settings name, and
+profiles and models, of which those beyond a number share ``other``.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
+import msgspec
+import trio
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 from starlette.requests import Request
 from starlette.responses import Response
 
 from doors.http.services import HttpCaller, HttpServices, HttpStats, RouteSpec, identity_of
 from doors.http.tokens import Scope
-from gateway.methods.operator import StatusDocument
-from pool.statistics import LatencyStats
+from gateway.methods.operator import MetricsDocument, StatusDocument
+from pool.statistics import ProfileLatencies
+from wire.histogram import OTHER, HistogramData
+
+Samples = Mapping[tuple[str, ...], float]
+"""Numbers by the values of the labels."""
 
 
-def routes(services: HttpServices) -> Sequence[RouteSpec]:
+def routes(services: HttpServices) -> list[RouteSpec]:
     """The one opening."""
 
     async def metrics(request: Request) -> Response:
-        status = await services.call("status", {}, HttpCaller(identity_of(request), "metrics"))
+        document = await services.call("metrics", {}, HttpCaller(identity_of(request), "metrics"))
         encode, kind = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(_StatusCollector(status, services.stats)), headers={"content-type": kind})
+        http = msgspec.structs.replace(services.stats, requests=services.stats.requests.copy())
+        # Thousands of lines: the event loop does not wait for them.
+        body = await trio.to_thread.run_sync(encode, _MetricsCollector(document, http))
+        return Response(body, headers={"content-type": kind})
 
     return [RouteSpec("/metrics", metrics, Scope.READ)]
 
 
-class _StatusCollector(Collector):
-    def __init__(self, status: StatusDocument, http: HttpStats) -> None:
-        self._status = status
+class _MetricsCollector(Collector):
+    def __init__(self, document: MetricsDocument, http: HttpStats) -> None:
+        self._document = document
         self._http = http
 
     def collect(self) -> Iterator[Metric]:
         """Every family with its samples."""
+        status = self._document.status
         for figure in (*_POOL_METRICS, *_GATEWAY_METRICS):
-            yield _family(figure.kind, figure.name, figure.text, figure.read(self._status), figure.label)
-        for name, what in (
-            ("acquire", "From a request to its worker"),
-            ("reset", "Making a worker ready for another session"),
-            ("spawn", "From a worker's start to its readiness"),
-            ("turn", "A turn"),
-        ):
-            latency = getattr(self._status.latency, name)
-            yield _summary(f"pool_{name}_seconds", f"{what}; of the latest 1,024.", latency)
+            yield _family(figure.kind, figure.name, figure.text, figure.read(status), figure.label)
+        yield from _profile_families(self._document)
+        yield from _latency_families(self._document.latencies)
+        yield from _run_families(self._document)
         yield from _http_families(self._http)
 
 
@@ -63,18 +71,9 @@ class _Metric(NamedTuple):
 _POOL_METRICS = (
     _Metric("gauge", "pool_up", "1 while the pool grants workers, 0 while it is paused, draining or closed.",
             lambda now: float(now.pool.mode == "running")),
-    _Metric("gauge", "pool_workers", "Workers by state.",
-            lambda now: Counter(worker.state for worker in now.workers), "state"),
     _Metric("gauge", "pool_workers_max", "Worker processes at most.", lambda now: now.pool.max),
-    _Metric("gauge", "pool_worker_rss_bytes", "Resident memory of all workers.",
-            lambda now: sum(worker.rss or 0 for worker in now.workers)),
-    _Metric("gauge", "pool_worker_cpu_percent", "CPU of all workers, 100 = one core.",
-            lambda now: sum(worker.cpu or 0 for worker in now.workers)),
-    _Metric("gauge", "pool_waiting", "Requests that wait for a worker.", lambda now: now.pool.waiting),
     _Metric("gauge", "pool_sessions_bound", "Sessions that have a worker.",
             lambda now: sum(session.worker is not None for session in now.sessions)),
-    _Metric("gauge", "pool_breakers_open", "Profiles whose workers fail to start.",
-            lambda now: sum(profile.breaker == "open" for profile in now.profiles)),
     _Metric("counter", "pool_spawned", "Workers started.", lambda now: now.counters.spawned),
     _Metric("counter", "pool_exits", "Workers ended, by cause.", lambda now: now.counters.exits, "cause"),
     _Metric("counter", "pool_evicted", "Workers that gave way to another profile.", lambda now: now.counters.evicted),
@@ -113,6 +112,66 @@ _GATEWAY_METRICS = (
 )  # fmt: skip
 
 
+def _profile_families(document: MetricsDocument) -> Iterator[Metric]:
+    """Workers and waiting requests by agent and profile."""
+    status, known = document.status, {(each.agent, each.profile) for each in document.latencies}
+
+    def place(agent: str, profile: str) -> tuple[str, ...]:
+        """The labels that its histograms have."""
+        places = ((agent, profile), (agent, OTHER))
+        return next((labels for labels in places if labels in known), (OTHER, OTHER))
+
+    def count(rows: Iterable[tuple[tuple[str, ...], float]]) -> Samples:
+        sums: dict[tuple[str, ...], float] = defaultdict(float)
+        for labels, value in rows:
+            sums[labels] += value
+        return sums
+
+    workers = [(place(each.agent, each.profile), each) for each in status.workers]
+    profiles = [(place(each.agent, each.profile), each) for each in status.profiles]
+    by_state = count(((each.state, *labels), 1) for labels, each in workers)
+    yield _gauge("pool_workers", "Workers by state.", by_state, "state", "agent", "profile")
+    for name, text, rows in (
+        ("worker_rss_bytes", "Resident memory of workers.", ((at, each.rss or 0) for at, each in workers)),
+        ("worker_cpu_seconds", "CPU time that the workers of this moment have used so far.",
+         ((at, each.cpu or 0) for at, each in workers)),
+        ("waiting", "Requests that wait for a worker.", ((at, each.waiting) for at, each in profiles)),
+        ("breakers_open", "Profiles whose workers fail to start.",
+         ((at, each.breaker == "open") for at, each in profiles)),
+    ):  # fmt: skip
+        yield _gauge(f"pool_{name}", text, count(rows), "agent", "profile")
+
+
+def _latency_families(latencies: list[ProfileLatencies]) -> Iterator[Metric]:
+    for name, text in (
+        ("acquire", "From a request to its worker; of requests that were given one."),
+        ("reset", "Making a worker ready for another session."),
+        ("spawn", "From a worker's start to its readiness."),
+        ("turn", "A turn, from its prompt to its end; counted when its worker is given back."),
+    ):
+        rows = [((each.agent, each.profile), getattr(each, name)) for each in latencies]
+        yield _histogram(f"pool_{name}_seconds", text, rows, "agent", "profile")
+
+
+def _run_families(document: MetricsDocument) -> Iterator[Metric]:
+    """What has become of messages, and what the models have counted."""
+    runs, usage = document.runs, document.usage
+    ended: Samples = {(each.agent, reason): float(count) for each in runs for reason, count in each.ended.items()}
+    yield _counter("pool_runs_ended", "Runs that have their outcome, by its reason.", ended, "agent", "reason")
+    waited = [((each.agent,), each.waited) for each in runs]
+    yield _histogram("pool_run_wait_seconds", "From a run's acceptance to the start of its turn.", waited, "agent")
+    took = [((each.agent,), each.took) for each in runs]
+    yield _histogram("pool_run_seconds", "From a run's acceptance to its end, of runs that had a turn.", took, "agent")
+    tokens: Samples = {
+        (each.agent, each.model, kind): float(count)
+        for each in usage
+        for kind, count in (("input", each.input_tokens), ("output", each.output_tokens))
+    }
+    yield _counter("pool_tokens", "Tokens, as the models counted them.", tokens, "agent", "model", "type")
+    cost: Samples = {(each.agent, each.model): each.cost for each in usage if each.cost is not None}
+    yield _counter("pool_cost_dollars", "US dollars, of agents that tell what they cost.", cost, "agent", "model")
+
+
 def _http_families(http: HttpStats) -> Iterator[Metric]:
     """What this door has counted itself."""
     gauges = (
@@ -139,16 +198,29 @@ def _http_families(http: HttpStats) -> Iterator[Metric]:
 
 
 def _family(kind: str, name: str, text: str, value: float | Mapping[str, float], label: str = "") -> Metric:
-    make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-    family: CounterMetricFamily | GaugeMetricFamily = make(name, text, labels=[label] if label else [])
-    for name_of, sample in value.items() if isinstance(value, Mapping) else [("", value)]:
-        family.add_metric([name_of] if label else [], sample)
+    make = _counter if kind == "counter" else _gauge
+    if not isinstance(value, Mapping):
+        return make(name, text, {(): value})
+    return make(name, text, {(each,): sample for each, sample in value.items()}, label)
+
+
+def _counter(name: str, text: str, samples: Samples, *labels: str) -> Metric:
+    return _filled(CounterMetricFamily(name, text, labels=labels), samples)
+
+
+def _gauge(name: str, text: str, samples: Samples, *labels: str) -> Metric:
+    return _filled(GaugeMetricFamily(name, text, labels=labels), samples)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, samples: Samples) -> Metric:
+    for labels, value in samples.items():
+        family.add_metric(labels, value)
     return family
 
 
-def _summary(name: str, text: str, figures: LatencyStats) -> Metric:
-    family = Metric(name, text, "summary")
-    for quantile, value in (("0.5", figures.p50), ("0.99", figures.p99), ("1", figures.max)):
-        family.add_sample(name, {"quantile": quantile}, value)
-    family.add_sample(f"{name}_count", {}, figures.count)
+def _histogram(name: str, text: str, rows: Iterable[tuple[tuple[str, ...], HistogramData]], *labels: str) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=labels)
+    for values, data in rows:
+        bounds = (*map(floatToGoString, data.bounds), "+Inf")
+        family.add_metric(values, list(zip(bounds, accumulate(data.counts), strict=True)), data.sum)
     return family

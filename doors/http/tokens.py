@@ -21,7 +21,7 @@ class Scope(IntEnum):
 
 
 _READ_METHODS = (
-    *("ping", "status", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
+    *("ping", "status", "metrics", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
     *("sessions.list", "sessions.get", "sessions.options", "sessions.history"),
     *("agents.list", "workers.list", "waiting.list"),
     *("heartbeat.status", "cron.list", "cron.get", "approvals.list", "approvals.show"),

@@ -154,6 +154,5 @@ def correction_prompt(wanted: AnswerOptions, problem: str) -> str:
 
 def merge_usage(first: RunOutcome, second: RunOutcome) -> RunOutcome:
     """The second outcome, with the tokens of both."""
-    one, other = first.usage or TokenUsage(), second.usage or TokenUsage()
-    usage = TokenUsage(one.input_tokens + other.input_tokens, one.output_tokens + other.output_tokens)
+    usage = (first.usage or TokenUsage()).plus(second.usage or TokenUsage())
     return msgspec.structs.replace(second, usage=usage)

@@ -10,11 +10,13 @@ from gateway.events import BusStatistics
 from gateway.gateway import Gateway
 from gateway.lanes.messages import LanesSnapshot
 from gateway.requests import DrainRequest, EmptyRequest, ExplainRequest, LogTailRequest, WorkerRequest
+from gateway.runs.figures import AgentRuns, AgentUsage
 from gateway.turns.approvals import PendingPermission
 from gateway.turns.holds import HoldStats
 from heartbeat.system_events import SystemEventStats
 from pool import PoolStatistics, stimuli
 from pool.snapshot import SessionSnapshot
+from pool.statistics import ProfileLatencies
 from router.keys import normalize_session_key
 from store.records import StoreStatistics
 
@@ -41,6 +43,15 @@ class StatusDocument(PoolStatistics, frozen=True, kw_only=True):
 
     gateway: GatewayStats
     supervisor: dict[str, Any]
+
+
+class MetricsDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``GET /metrics`` shows: the status, and what adds up over time, by agent and profile or model."""
+
+    status: StatusDocument
+    latencies: list[ProfileLatencies]
+    runs: list[AgentRuns]
+    usage: list[AgentUsage]
 
 
 class LogPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +114,12 @@ class OperatorMethods:
         facts = msgspec.structs.asdict(statistics)
         sessions = tuple(map(self._with_queued, statistics.sessions))
         return StatusDocument(**{**facts, "sessions": sessions}, gateway=figures, supervisor=self._supervisor.facts())
+
+    async def metrics(self, params: EmptyRequest, caller: Caller) -> MetricsDocument:
+        """The status with the histograms and sums since the start."""
+        status, figures = await self.status(params, caller), self._gateway.run_registry.figures
+        latencies = self._pool.latencies.histograms(status.profiles)
+        return MetricsDocument(status=status, latencies=latencies, runs=figures.runs(), usage=figures.usage())
 
     def _with_queued(self, session: SessionSnapshot) -> SessionSnapshot:
         """The pool's session, with the runs that wait behind another of the same session counted as waiting."""

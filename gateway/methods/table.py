@@ -135,7 +135,17 @@ def _plain(handle: Callable[[], Any]) -> MethodHandler:
 
 
 _SERVED_BEFORE_RECOVERY = frozenset(
-    {"ping", "status", "subscribe", "unsubscribe", "sessions.list", "sessions.get", "sessions.history", "agents.list"}
+    {
+        "ping",
+        "status",
+        "metrics",
+        "subscribe",
+        "unsubscribe",
+        "sessions.list",
+        "sessions.get",
+        "sessions.history",
+        "agents.list",
+    }
     | {"workers.list", "waiting.list", "approvals.list", "approvals.show", "explain", "route", "config.get", "shutdown"}
     | {"agent.wait", "events.peek", "heartbeat.status", "cron.list", "cron.get"}
 )
@@ -206,6 +216,7 @@ def _operator_methods(gateway: Gateway, supervisor: SupervisorPort, autonomy: Au
     return {
         "ping": (requests.EmptyRequest, _plain(dict)),
         "status": (requests.EmptyRequest, operator.status),
+        "metrics": (requests.EmptyRequest, operator.metrics),
         "workers.list": (requests.EmptyRequest, _plain(lambda: pool.statistics().workers)),
         "workers.stop": (requests.WorkerRequest, operator.stop_worker),
         "workers.recycle": (requests.WorkerRequest, operator.recycle_worker),

@@ -10,6 +10,7 @@ import trio
 
 from errors import InternalError, PoolError, UsageError
 from gateway.events import EventBus
+from gateway.runs.figures import RunFigures
 from gateway.runs.index import AcceptedRun, RunIndex, RunRecord, hash_body
 from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, interrupted_error, outcome_of_error
 from gateway.settings import CurrentSettings
@@ -50,6 +51,7 @@ class RunRegistry:
         """What is written inside outlives a crash as a whole or not at all."""
         self._live: dict[RunKey, Run] = {}
         self._run_count = 0
+        self.figures = RunFigures()
 
     @property
     def live(self) -> int:
@@ -115,6 +117,7 @@ class RunRegistry:
     def end(self, run: Run, outcome: RunOutcome) -> int:
         """Keep a run's outcome and publish it; returns the seq of its ``done`` event, for ``settle``."""
         self._index.end(run.record, encode_compact(outcome), self._now(), wall_now=self.clock())
+        self.figures.count_run(run.request.agent, outcome)
         if run.request.is_quiet:  # its answer is not published
             outcome = msgspec.structs.replace(outcome, text="", media=[], silent=True)
         return self._record_step(run, EventType.DONE, _done_data(outcome))

@@ -34,7 +34,7 @@ from pool import Lease, Pool
 from profiles.settings import ThinkingLevel
 from store.store import Store
 from wire.events import EventType
-from wire.messages import ContextSize, ErrorBody, PromptResult
+from wire.messages import ContextSize, ErrorBody, PromptResult, TokenUsage
 
 _REASONS = {
     "stop": DoneReason.COMPLETED,
@@ -185,6 +185,13 @@ class TurnContext:
                     await self._publish_event(turn, step)
                     if step.type in PERMISSION_EVENTS:
                         self._pending_permissions.observe(turn.session, step)
+                    elif step.type == EventType.TOKEN_USAGE:
+                        self._count_usage(turn, step.data)
+
+    def _count_usage(self, turn: TurnState, usage: TokenUsage) -> None:
+        """Count what was not counted before; a turn may end without a result that has it all."""
+        self._run_registry.figures.count_usage(turn.leader.request.agent, turn.model, turn.usage, usage)
+        turn.usage = usage
 
     def set_awaiting_person(self, turn: TurnState, over: str | None) -> None:
         """The turn waits for a person from now on (``over`` None), or no longer; ``over``: why."""
@@ -285,6 +292,8 @@ class TurnContext:
             self._system_events.release(turn.session, turn.event_ids)
         if turn.session in self._pending_permissions.sessions:
             self._pending_permissions.close_session(turn.session)
+        if turn.result is not None and turn.result.usage != turn.usage:
+            self._count_usage(turn, turn.result.usage)
         self._sessions.record_transcript(turn.session)
         reason = "run completed" if turn.error is None else f"run ended: {turn.error.code}"
         self._sessions.set_status(turn.entry, SessionStatus.READY, reason)

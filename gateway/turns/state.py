@@ -12,7 +12,7 @@ from gateway.runs.run import Run
 from gateway.sessions.sessions import SessionEntry
 from gateway.turns.replies import NoReplyFilter, ReplyShaper, ReplyStyle
 from pool import Lease
-from wire.messages import PromptResult
+from wire.messages import PromptResult, TokenUsage
 from wire.timers import Timer
 
 
@@ -41,6 +41,10 @@ class TurnState:
     """The worker it has, or had last."""
     level: str | None = None
     waited: float | None = None
+    model: str | None = None
+    """The model that its worker was asked for; None = the program's own."""
+    usage = TokenUsage()
+    """What the worker has used so far."""
     result: PromptResult | None = None
     error: PoolError | None = None
     end_error: PoolError | None = None

@@ -15,6 +15,7 @@ from gateway.turns.context import TurnContext
 from gateway.turns.state import EndReason, TurnState
 from heartbeat.answers import with_events
 from pool.lease import Lease, PromptStream
+from wire.messages import TokenUsage
 
 _MAX_RETRIES = 2
 _ANSWER_EVENTS = frozenset({"permission_decided", "ui_resolved"})
@@ -151,6 +152,7 @@ class Turn(TurnState):
         self._steer_queue.clear()
         self._consumed_steers = 0
         self._translator = Translator()
+        self.usage = TokenUsage()
         self.begin_reply(self.style)
 
     async def _wait_for_worker(self) -> None:
@@ -161,6 +163,7 @@ class Turn(TurnState):
     def _start_on(self, lease: Lease) -> int:
         self.lease = lease
         self.worker, self.level, self.waited = lease.worker_id, lease.level.label, lease.waited
+        self.model = lease.profile.soft.model
         return self._context.mark_started(self.runs, self, lease.worker_id)
 
     def _release(self) -> None:

@@ -81,7 +81,11 @@ class PiEventHandler:
         )
         used, (run_id, seq) = run.usage, self._stamp()
         usage = run_events.TokenUsageEvent(
-            input_tokens=used.input_tokens, output_tokens=used.output_tokens, run_id=run_id, seq=seq
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cost=used.cost,
+            run_id=run_id,
+            seq=seq,
         )
         self._link.emit("token_usage", usage)
 

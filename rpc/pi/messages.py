@@ -82,13 +82,20 @@ def is_present(field: msgspec.Raw) -> bool:
     return field is not EMPTY
 
 
+class PiCost(msgspec.Struct, frozen=True):
+    """US dollars of one model call; 0 where pi knows no price."""
+
+    total: float = 0.0
+
+
 class PiUsage(msgspec.Struct, frozen=True):
-    """Tokens of one model call."""
+    """Tokens of one model call, and what they cost."""
 
     input: int = 0
     output: int = 0
     cacheRead: int = 0  # noqa: N815 - pi's spelling, used nowhere else
     cacheWrite: int = 0  # noqa: N815 - the same
+    cost: PiCost | None = None
 
 
 class AssistantMessageEnd(msgspec.Struct, frozen=True, rename="camel"):

@@ -34,7 +34,8 @@ class PiRun:
         announced: whether ``run_start`` has gone out.
         aborting: an abort was asked for; the run may not start again.
         keep_queue: that abort leaves pi's queue as it is.
-        usage: tokens of the run so far; what the model read from its cache counts as input.
+        usage: tokens of the run so far; what the model read from its cache counts as input. Its cost, where pi knows
+            a price.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -57,9 +58,9 @@ class PiRun:
         self._stop_reason = _STOP_REASONS.get(message.stop_reason)
         self._error = message.error_message if self._stop_reason == "error" else None
         used = message.usage
-        self.usage = TokenUsage(
-            input_tokens=self.usage.input_tokens + used.input + used.cacheRead + used.cacheWrite,
-            output_tokens=self.usage.output_tokens + used.output,
+        cost = used.cost.total if used.cost is not None else 0.0
+        self.usage = self.usage.plus(
+            TokenUsage(used.input + used.cacheRead + used.cacheWrite, used.output, cost or msgspec.UNSET)
         )
         return text
 

@@ -1,6 +1,7 @@
 """A real supervisor with its HTTP door open: found, used, told other tokens, and ended."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,7 +65,8 @@ def test_the_door_is_found_and_used_and_its_token_is_nowhere_to_be_read(tmp_path
         answer = client.post("/api/prompt", json={"session": "alice", "text": "ECHO:hello"}).json()
         assert (answer["status"], answer["text"]) == ("ok", "hello")
         looker = {"authorization": "Bearer only-for-looking-at-figures"}
-        assert "pool_turn_seconds_count 1.0" in client.get("/metrics", headers=looker).text
+        figures = client.get("/metrics", headers=looker).text
+        assert re.search(r'^pool_turn_seconds_count\{agent="main",profile="\w{8}"\} 1.0$', figures, re.MULTILINE)
         assert client.post("/api/shutdown", headers=looker).status_code == 403
         assert client.get("/status", headers={"authorization": "Bearer of-bad-news-0123456789"}).status_code == 401
         status, config = supervisor.pool("status"), ("--config", str(tmp_path / "pool.toml"))

@@ -16,7 +16,7 @@ from tests.gateway.world import World
 _EMPTY = (
     *("ping", "status", "subscribe", "approvals.list", "sessions.list", "agents.list", "workers.list", "waiting.list"),
     *("explain", "heartbeat.run", "heartbeat.status", "cron.list", "pause", "resume", "drain", "config.get"),
-    *("logs.tail", "reload", "shutdown"),
+    *("logs.tail", "reload", "shutdown", "metrics"),
 )
 _ALICE = ("get", "options", "patch", "reset", "delete", "history")
 GOOD: dict[str, dict[str, Any]] = {

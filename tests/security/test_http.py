@@ -37,9 +37,10 @@ ROUTES = {
 PLAIN = [route for route in ROUTES if route[1] != "socket"]
 
 READ_METHODS = {
-    *("ping", "status", "agents.list", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
-    *("sessions.list", "sessions.get", "sessions.history", "workers.list", "waiting.list", "heartbeat.status"),
-    *("cron.list", "cron.get", "approvals.list", "approvals.show"),
+    *("ping", "status", "metrics", "agents.list", "agent.wait", "explain", "route", "events.peek"),
+    *("subscribe", "unsubscribe", "sessions.list", "sessions.get", "sessions.options", "sessions.history"),
+    *("workers.list", "waiting.list", "heartbeat.status", "cron.list", "cron.get"),
+    *("approvals.list", "approvals.show"),
 }
 WRITE_METHODS = {
     *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "sessions.patch", "events.inject"),

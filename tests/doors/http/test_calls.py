@@ -1,10 +1,7 @@
-"""``POST /api/METHOD``: answers, errors, followed calls; health, readiness, status and metrics."""
-
-import re
+"""``POST /api/METHOD``: answers, errors, followed calls; health, readiness and status."""
 
 import pytest
 import trio
-from prometheus_client.parser import text_string_to_metric_families
 
 from pool import stimuli
 from tests.doors.http.conftest import Door, Open
@@ -101,26 +98,3 @@ async def test_the_status_is_that_of_the_control_socket(measured: Door, world: W
     answer, expected = await measured.call("GET", "/status"), await world.call("status")
     assert answer.json.keys() == expected.keys()
     assert answer.json["pool"] == expected["pool"]
-
-
-async def test_the_metrics_are_those_of_the_status_and_each_says_what_it_is(measured: Door, world: World) -> None:
-    await world.ask("hello")
-    await world.begin("hang", "bob")
-    answer = await measured.call("GET", "/metrics")
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    text = answer.body.decode()
-    families = text_string_to_metric_families(text)
-    found = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
-    for name, value in {"up": 1, "runs": 1, "sessions": 2, "turn_seconds_count": 1, "http_connections": 1}.items():
-        assert found[f"pool_{name}",] == value, name
-    assert found["pool_workers", "leased"] == 1
-    assert found["pool_spawned_total",] == world.gateway.pool.statistics().counters.spawned
-    assert found["pool_acquire_seconds", "0.99"] > 0
-    assert found["pool_event_seq",] == world.gateway.bus.head
-    assert "alice" not in text, "sessions are no labels"
-    names = set(re.findall(r"^# TYPE (pool_\S+)", text, re.MULTILINE))
-    assert len(names) > 40
-    assert names == set(re.findall(r"^# HELP (\S+) \S", text, re.MULTILINE))
-    answer = await measured.call("GET", "/metrics", accept="application/openmetrics-text; version=1.0.0")
-    assert answer.headers["content-type"].startswith("application/openmetrics-text")
-    assert answer.body.endswith(b"# EOF\n")

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from rpc.pi.run_state import MAX_RUN_EVENTS
@@ -23,6 +24,23 @@ def test_a_run_is_on_from_the_prompt_to_its_settled_end(replay: Replay) -> None:
     replay.answer_questions()
     assert not replay.is_running()
     assert replay.told[-2:] == ["done stop", "a: stop 'hi'"]
+
+
+@pytest.mark.parametrize(("costs", "told"), [((0.25, 0.5), {"cost": 0.75}), ((0, 0.5), {"cost": 0.5}), ((0, 0), {})])
+def test_the_cost_of_a_run_is_that_of_its_calls_where_pi_knows_a_price(
+    busy: Replay, costs: tuple[float, float], told: dict[str, float]
+) -> None:
+    for cost in costs:
+        line = assistant("hi")
+        line["message"]["usage"] = {"input": 1, "output": 2, "cost": {"total": cost}}
+        busy.say(line)
+    events = [json.loads(bytes(message.data)) for message in busy.messages if message.event == "token_usage"]
+    usage = {"input_tokens": 2, "output_tokens": 4, **told}
+    assert {name: events[-1][name] for name in events[-1] if name not in ("run_id", "seq")} == usage
+    busy.say(END)
+    busy.answer_questions()
+    (result,) = [message.result for message in busy.messages if message.event is None and message.id == "a"]
+    assert msgspec.json.decode(result)["usage"] == usage
 
 
 def test_the_callers_run_id_is_on_every_event_of_the_run(busy: Replay) -> None:
