@@ -75,6 +75,7 @@ class WorkerMethods:
             history_turns=params.history_turns,
             from_session=params.from_session,
             answer=params.answer,
+            traceparent=params.traceparent,
         )
         later = self._conversation_queue.put(request_id, lambda: self._run_prompt(run))
         worker.runs.set_active_run(run)

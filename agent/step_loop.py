@@ -98,7 +98,9 @@ class StepLoop:
             approvals=toolbox.approvals,
             hooks=toolbox.hooks,
             log=self._conversation,
-            context_for=lambda call, report: toolbox.context_for(self._conversation, call, report),
+            context_for=lambda call, report: toolbox.context_for(
+                self._conversation, call, report, self._run.traceparent
+            ),
             emit=self._emit,
         )
         for call in clients:

@@ -66,10 +66,15 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
             self._tools = self.open_tools()
         return self._tools
 
-    def context_for(self, conversation: Conversation, call: ToolUseBlock, report: Report) -> ToolContext:
-        """What a call in this conversation may use."""
+    def context_for(
+        self, conversation: Conversation, call: ToolUseBlock, report: Report, traceparent: str | None
+    ) -> ToolContext:
+        """What a call in this conversation may use; ``traceparent``: the span of its run, for its environment."""
         own = {"call_id": call.id, "scope_key": conversation.header.id, "outputs": conversation.outputs}
-        return msgspec.structs.replace(self.sandbox, report=report, **own)
+        environment = self.sandbox.environment
+        if traceparent is not None:
+            environment = {**environment, "TRACEPARENT": traceparent}
+        return msgspec.structs.replace(self.sandbox, report=report, environment=environment, **own)
 
     @property
     def definitions(self) -> Sequence[ToolDefinition]:

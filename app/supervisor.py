@@ -17,6 +17,7 @@ import trio
 from app.console import ConsoleLog, Printer
 from app.host import ServiceManager, handled_signals, has_terminal, receive_signals
 from app.log import ErrorLog
+from app.optional import http_server_type, opened_tracer, tracer_type
 from app.serving import RunningServices, agent_parts, autonomy_settings
 from doors.control.server import ControlServer
 from doors.locations import DataDirLock
@@ -84,15 +85,6 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
         return 0
 
 
-def _http_server_type(settings: Settings) -> "type[HttpServer] | None":
-    """The HTTP server's class, None where none is configured: its import is long, and would hold up the event loop."""
-    if not settings.http.bind:
-        return None
-    from doors.http.server import HttpServer  # noqa: PLC0415
-
-    return HttpServer
-
-
 def _secrets(settings: Settings) -> list[str]:
     """What webhooks are signed with, and what is secret of agents' environments."""
     hooks = settings.delivery.webhooks.values()
@@ -129,7 +121,7 @@ class Supervisor:
         self._methods: MethodTable | None = None
         self._services: RunningServices | None = None
         self._server: ControlServer | None = None
-        self._http_server_type = _http_server_type(settings)
+        self._http_server_type, self._tracer_type = http_server_type(settings), tracer_type(settings)
         self._http: HttpServer | None = None
         self._stop_requested = trio.Event()
         self._force_stop = trio.Event()
@@ -205,6 +197,7 @@ class Supervisor:
             pool = await stack.enter_async_context(
                 Pool(settings.pool, launcher=launcher, on_event=self._emit, agent_records=records)
             )
+            tracer = await stack.enter_async_context(opened_tracer(self._tracer_type))
             gateway = await stack.enter_async_context(
                 open_gateway(
                     settings.gateway,
@@ -214,6 +207,7 @@ class Supervisor:
                     bus=bus,
                     hooks=hooks,
                     data_dir=self._data_dir,
+                    tracer=tracer,
                 )
             )
             self._recover(loaded, gateway)

@@ -37,6 +37,7 @@ from errors import (
     error_from_wire,
 )
 from wire.messages import QueueMode, omit_none
+from wire.traceparent import TraceParent
 
 _run_options = (
     click.option("-s", "--session", required=True, metavar="KEY", help="The session; created if it does not exist."),
@@ -228,8 +229,17 @@ _LOOK_SECONDS = 2.0
 
 
 def run_params(text: str, *, key: str | None = None, **options: Any) -> dict[str, Any]:
-    """The parameters of ``prompt`` and ``agent``; ``key`` names the run, else its name is random."""
-    return omit_none(**options, text=text, run=uuid.uuid4().hex if key is None else key)
+    """The parameters of ``prompt`` and ``agent``; ``key`` names the run, else its name is random.
+
+    The run is part of the trace that the environment names (TRACEPARENT), as in a command of an agent.
+    """
+    parent = TraceParent.parse(os.environ.get("TRACEPARENT", ""))
+    return omit_none(
+        **options,
+        text=text,
+        run=uuid.uuid4().hex if key is None else key,
+        traceparent=None if parent is None else str(parent),
+    )
 
 
 def follow_prompt(

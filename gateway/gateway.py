@@ -18,6 +18,7 @@ from gateway.runs.delegation import Delegation
 from gateway.runs.intake import Intake
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import Run
+from gateway.runs.trace import Tracer
 from gateway.sessions.admin import SessionAdmin, SlashCommands
 from gateway.sessions.agent_profiles import AgentParts, ProfileCache
 from gateway.sessions.openings import SessionOpenings
@@ -69,6 +70,7 @@ class Gateway:
         data_dir: Path,
         nursery: trio.Nursery,
         clock: Callable[[], float] = time.time,
+        tracer: Tracer | None = None,
     ) -> None:
         self.pool = pool
         self.store = store
@@ -89,7 +91,7 @@ class Gateway:
             is_busy=lambda session: self.scheduler.is_busy(session),  # noqa: PLW0108 - the scheduler is made later
             clock=clock,
         )
-        self.run_registry = RunRegistry(current, store, bus, clock=clock)
+        self.run_registry = RunRegistry(current, store, bus, clock=clock, tracer=tracer)
         self.system_events = SystemEvents(store, bus, clock=clock)
         turn_context = TurnContext(
             current,
@@ -259,8 +261,12 @@ async def open_gateway(
     hooks: HookRunner,
     data_dir: Path,
     clock: Callable[[], float] = time.time,
+    tracer: Tracer | None = None,
 ) -> AsyncGenerator[Gateway, None]:
-    """A gateway over an open pool. Leaving the block ends every turn; its runs are reported as interrupted."""
+    """A gateway over an open pool. Leaving the block ends every turn; its runs are reported as interrupted.
+
+    ``tracer``: where the spans of runs go; None: no trace is recorded.
+    """
     async with trio.open_nursery() as nursery:
         gateway = Gateway(
             settings,
@@ -272,6 +278,7 @@ async def open_gateway(
             data_dir=data_dir,
             nursery=nursery,
             clock=clock,
+            tracer=tracer,
         )
         await gateway.system_events.load()
         pool.on_background(gateway.system_events.on_background)

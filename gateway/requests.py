@@ -14,6 +14,7 @@ from wire.events import EventChannel
 from wire.framing import DECODE_ERRORS
 from wire.mcp_servers import MAX_SERVERS, McpServer
 from wire.messages import AnswerOptions, ImageContent, QueueMode
+from wire.traceparent import TRACEPARENT_PATTERN
 
 P = TypeVar("P")
 
@@ -44,7 +45,8 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had. ``client_tools``:
     what the caller can do for the model; a run that ends with reason ``tool_calls`` has the ``calls``, and the next
     one's ``tool_results`` answer them. ``answer``: the required form of the answer; the model is asked for it,
-    and the caller checks it. Such a run has a turn of its own.
+    and the caller checks it. Such a run has a turn of its own. ``traceparent``: the caller's span (W3C trace context),
+    below which the run's is recorded.
     """
 
     text: str
@@ -65,6 +67,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     client_tools: Annotated[list[ClientTool], msgspec.Meta(max_length=MAX_CLIENT_TOOLS)] = []
     tool_results: Annotated[list[ToolResult], msgspec.Meta(max_length=MAX_TOOL_RESULTS)] = []
     answer: AnswerOptions | None = None
+    traceparent: Annotated[str, msgspec.Meta(max_length=55, pattern=TRACEPARENT_PATTERN)] | None = None
 
 
 class PromptRequest(AgentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):

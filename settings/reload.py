@@ -14,6 +14,7 @@ NEEDS_RESTART: tuple[tuple[str, ...], ...] = (
     ("socket",),
     ("store",),
     ("log",),
+    ("telemetry",),
     ("http", "bind"),
     ("pool", "fork_server"),
     ("gateway", "events"),

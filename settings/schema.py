@@ -30,6 +30,13 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Text (human), one JSON object a line (json), or human on a terminal and json elsewhere (auto)."""
 
 
+class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[telemetry]``: traces of runs. The standard variables OTEL_* say where they go and which."""
+
+    traces: bool = False
+    """Whether a span is exported for each step of a run (OpenTelemetry, OTLP over HTTP); needs the extra "otel"."""
+
+
 class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set. ``[agents]``, ``[roles]`` and ``[skills]`` come from ``ProfilesSettings``.
 
@@ -52,6 +59,7 @@ class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_field
     store: StoreSettings = StoreSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
 
     def heartbeat_of(self, agent: str) -> HeartbeatSettings:
         """The effective heartbeat settings of an agent."""

@@ -110,7 +110,8 @@ class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     run ends with their calls, and ``tool_results`` (``tool_use_id``, ``content``, ``is_error``) of a next prompt answer
     them. A client tool takes the place of the agent's own tool of the same name for that run. ``history_turns``: how
     many user messages the model sees at most. ``from_session`` names another session that the text comes from.
-    ``answer``: options of the answer.
+    ``answer``: options of the answer. ``traceparent``: the span that the run is in (W3C trace context), sent where the
+    supervisor records traces; commands of the run are to have it as TRACEPARENT in their environment.
     """
 
     text: str
@@ -122,6 +123,7 @@ class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     history_turns: int | None = None
     from_session: str | None = None
     answer: AnswerOptions | None = None
+    traceparent: str | None = None
 
 
 class TextParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -20,9 +20,18 @@ from starlette.types import Scope as ConnectionScope
 from doors.budgets import InputShare
 from doors.http.access import TokenIdentity
 from doors.http.errors import HttpError, as_pool_error, json_response, render_error
-from doors.http.services import HttpCaller, HttpServices, RouteSpec, cancel_on_disconnect, identity_of, request_state
+from doors.http.services import (
+    HttpCaller,
+    HttpServices,
+    RouteSpec,
+    cancel_on_disconnect,
+    identity_of,
+    request_state,
+    traceparent_of,
+)
 from doors.http.tokens import Scope
 from errors import PoolClosed, UsageError
+from wire.framing import DECODE_ERRORS
 from wire.sse import STREAM_HEADERS, STREAM_TYPE, event_message
 
 
@@ -62,6 +71,8 @@ def _too_large_error(limit: int) -> HttpError:
 
 _CONNECTION_ONLY_METHODS = frozenset({"subscribe", "unsubscribe", "acquire", "release"})
 """Methods that mean something on a connection only."""
+_TRACED_METHODS = frozenset({"agent", "prompt"})
+"""Methods whose run is recorded below the span that the header ``traceparent`` names."""
 
 
 def routes(services: HttpServices) -> Sequence[RouteSpec]:
@@ -78,6 +89,9 @@ async def _call(services: HttpServices, request: Request) -> Any:
         raise UsageError(f"{method} takes its parameters in the body, as a JSON object, not in the address")
     identity.require_method(method)
     params = await _params(request, services)
+    traceparent = traceparent_of(request)
+    if method in _TRACED_METHODS and traceparent is not None:
+        params = _with_default(params, "traceparent", traceparent)
     if STREAM_TYPE in request.headers.get("accept", ""):
         return _StreamedCall(services, identity, method, params)
     caller = HttpCaller(identity, uuid.uuid4().hex)
@@ -91,6 +105,15 @@ async def _params(request: Request, services: HttpServices) -> msgspec.Raw:
         text = "the body must be a JSON object, sent with content-type: application/json"
         raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     return msgspec.Raw(body or b"{}")
+
+
+def _with_default(params: msgspec.Raw, name: str, value: str) -> msgspec.Raw:
+    """The object with one more member, unless it has that; anything else as it is, for the method to refuse."""
+    try:
+        members = msgspec.json.decode(params, type=dict[str, msgspec.Raw])
+    except DECODE_ERRORS:
+        return params
+    return msgspec.Raw(msgspec.json.encode({name: value, **members}))
 
 
 async def _run(services: HttpServices, method: str, params: msgspec.Raw, caller: HttpCaller, receive: Receive) -> Any:

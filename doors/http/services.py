@@ -21,6 +21,7 @@ from doors.http.tokens import Scope
 from errors import UsageError
 from gateway.caller import Caller, MethodDispatcher
 from gateway.methods.operator import StatusDocument
+from wire.traceparent import TraceParent
 
 PushHandler = Callable[[str, bytes], Awaitable[None]]
 """Takes the name and the data of a push."""
@@ -267,6 +268,12 @@ def set_identity(connection: HTTPConnection, identity: TokenIdentity) -> None:
     visit.identity = identity
     if visit.peer is not None:
         visit.peer.identity = identity
+
+
+def traceparent_of(connection: HTTPConnection) -> str | None:
+    """The span of the peer that a request names (W3C trace context), as it is sent on; a malformed name is no name."""
+    parent = TraceParent.parse(connection.headers.get("traceparent", ""))
+    return None if parent is None else str(parent)
 
 
 Endpoint = Callable[[Any], Awaitable[Any]]

@@ -73,8 +73,10 @@ class CompletionRun:
         request: ModelInput,
         session_ref: SessionRef,
         identity: TokenIdentity,
+        traceparent: str | None,
     ) -> None:
         self._services = services
+        self._traceparent = traceparent
         self._ephemeral_sessions = forgetting
         self._schemas = schemas
         self._unanswered = unanswered
@@ -193,6 +195,7 @@ class CompletionRun:
             "tool_results": results,
             "answer": None if self.answer_options == AnswerOptions() else self.answer_options,
             "queue": "followup",
+            "traceparent": self._traceparent,
         }
 
     async def _call(self, method: str, params: dict[str, Any]) -> Any:

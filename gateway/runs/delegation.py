@@ -82,6 +82,7 @@ class Delegation:
             timeout=request.timeout,
             lane="subagent",
             queue=QueueMode.FOLLOWUP,
+            traceparent=None if giver is None or giver.leader.trace is None else str(giver.leader.trace.turn),
         )
         self._running[session] += 1
         try:

@@ -253,6 +253,7 @@ class Intake:
             answer=message.answer,
             model=message.model,
             from_session=from_session,
+            traceparent=message.traceparent,
         )
 
     def _check_tools(self, message: AgentRequest, agent: str) -> None:

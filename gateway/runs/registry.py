@@ -13,6 +13,7 @@ from gateway.events import EventBus
 from gateway.runs.figures import RunFigures
 from gateway.runs.index import AcceptedRun, RunIndex, RunRecord, hash_body
 from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, interrupted_error, outcome_of_error
+from gateway.runs.trace import Tracer
 from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import bounded_calls
 from gateway.turns.media import Media
@@ -21,6 +22,7 @@ from store.store import Store
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
 from wire.messages import ErrorBody, TokenUsage
+from wire.traceparent import TraceParent
 
 _DONE_TEXT = 256 * 1024
 """Characters."""
@@ -40,12 +42,19 @@ class RunRegistry:
     """Every known run, live ones as ``Run`` objects. Wall times, in Unix seconds, come from ``clock``."""
 
     def __init__(
-        self, settings: CurrentSettings, store: Store, bus: EventBus, *, clock: Callable[[], float] = time.time
+        self,
+        settings: CurrentSettings,
+        store: Store,
+        bus: EventBus,
+        *,
+        clock: Callable[[], float] = time.time,
+        tracer: Tracer | None = None,
     ) -> None:
         self._index = RunIndex(settings)
         self._settings = settings
         self._store = store
         self._bus = bus
+        self._tracer = tracer
         self.clock, self._now = clock, trio.lowlevel.current_clock().current_time
         self.transaction = store.transaction
         """What is written inside outlives a crash as a whole or not at all."""
@@ -93,6 +102,9 @@ class RunRegistry:
         run.accepted_seq = self._record_step(
             run, EventType.RUN_ACCEPTED, {**facts, "awaits_person": True} if awaits_person else facts
         )
+        if run.trace is not None:
+            trace = run.trace
+            self._bus.call_when_visible(run.accepted_seq, lambda: trace.accepted(self.clock()))
 
     def discard(self, run: Run) -> None:
         """Forget a run that found no place; its key is free again."""
@@ -118,6 +130,8 @@ class RunRegistry:
         """Keep a run's outcome and publish it; returns the seq of its ``done`` event, for ``settle``."""
         self._index.end(run.record, encode_compact(outcome), self._now(), wall_now=self.clock())
         self.figures.count_run(run.request.agent, outcome)
+        if run.trace is not None and self._tracer is not None:
+            self._tracer.export(run.trace.spans(run.request, outcome))
         if run.request.is_quiet:  # its answer is not published
             outcome = msgspec.structs.replace(outcome, text="", media=[], silent=True)
         return self._record_step(run, EventType.DONE, _done_data(outcome))
@@ -210,6 +224,8 @@ class RunRegistry:
     def _track(self, known: RunRecord, request: RunRequest) -> Run:
         self._run_count += 1
         run = self._live[known.key] = Run(f"r{self._run_count}", request, known)
+        if self._tracer is not None:
+            run.trace = self._tracer.begin(TraceParent.parse(request.traceparent or ""))
         return run
 
     def _run_of(self, known: RunRecord) -> Run:

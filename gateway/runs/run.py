@@ -10,6 +10,7 @@ import trio
 from errors import PoolError, PoolSaturated, RunAborted, RunInterrupted
 from gateway.lanes.messages import RejectionReason, RejectRun
 from gateway.runs.index import RunRecord
+from gateway.runs.trace import RunTrace
 from gateway.turns.client_tools import ClientTool, ToolResult
 from gateway.turns.media import Media
 from gateway.turns.replies import Blocks
@@ -55,6 +56,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str | None = None
     tells_events: bool = True
     is_quiet: bool = False
+    traceparent: str | None = None
+    """As in ``AgentRequest``."""
     attached: bool = False
     """Its front end speaks the protocol of the worker's own program; without the front end there is no run."""
 
@@ -129,6 +132,8 @@ class Run:
         self.accepted_seq = self.started_seq = 0
         self.raw: RawRequest | None = None
         """The prompt as its front end wrote it; the worker gets it as it is."""
+        self.trace: RunTrace | None = None
+        """Where traces are recorded, its own."""
         self.deadline = math.inf
         """On the event loop's clock, from ``start_clock``."""
         self.outcome: RunOutcome | None = None
@@ -211,7 +216,7 @@ def encodable_details(details: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def prompt_params(text: str, leader: RunRequest, turns: int | None) -> PromptParams:
+def prompt_params(text: str, leader: RunRequest, turns: int | None, traceparent: str | None) -> PromptParams:
     """The parameters of a turn: ``turns`` is the number of user messages that the model is shown, None = all.
 
     Requests that share a turn are nothing but text: what has more (``RunRequest.is_plain``) has a turn of its own.
@@ -224,4 +229,5 @@ def prompt_params(text: str, leader: RunRequest, turns: int | None) -> PromptPar
         history_turns=turns,
         from_session=leader.from_session,
         answer=leader.answer,
+        traceparent=traceparent,
     )

@@ -98,6 +98,9 @@ class TurnContext:
         entry = turn.entry = self._sessions.get(turn.session) or self._recreate_session(request)
         verbose, reasoning = (entry.verbose, entry.reasoning) if entry is not None else (False, False)
         turn.begin_reply(ReplyStyle(verbose=verbose, reasoning=reasoning, blocks=request.blocks))
+        for run in turn.runs:
+            if run.trace is not None:
+                run.trace.begun(self._run_registry.clock())
         self._sessions.set_status(entry, SessionStatus.WORKING, "run started")
 
     def _recreate_session(self, request: RunRequest) -> SessionEntry | None:
@@ -140,7 +143,15 @@ class TurnContext:
     def mark_started(self, runs: list[Run], turn: TurnState, worker: str) -> int:
         """Record that these runs may reach the worker once the returned seq is visible, and where the transcript is."""
         self._sessions.record_transcript(turn.session)
+        for run in runs:
+            if run.trace is not None:
+                run.trace.leased(turn.leader.trace, turn.model, self._run_registry.clock())
         return self._run_registry.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
+
+    def mark_prompted(self, turn: TurnState) -> str | None:
+        """The worker is prompted now; the ``traceparent`` of the turn, where traces are recorded."""
+        trace = turn.leader.trace
+        return None if trace is None else trace.prompted(self._run_registry.clock())
 
     def history_turns(self, turn: TurnState) -> int | None:
         """Number of user messages that the model is shown; None = all.
@@ -182,6 +193,8 @@ class TurnContext:
                 case TextPieces():
                     await self._publish_pieces(turn, step)
                 case PublishedEvent():
+                    if turn.leader.trace is not None:
+                        turn.leader.trace.observe(step.type, step.data, self._run_registry.clock())
                     await self._publish_event(turn, step)
                     if step.type in PERMISSION_EVENTS:
                         self._pending_permissions.observe(turn.session, step)

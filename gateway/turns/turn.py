@@ -193,12 +193,13 @@ class Turn(TurnState):
                 await self._join_beside(wait=is_good and self.end_reason is None)
 
     def _composed_prompt(self, lease: Lease) -> PromptStream:
+        traceparent = self._context.mark_prompted(self)
         if self.leader.raw is not None:
             return lease.prompt(self.text, raw=self.leader.raw)
         turns, events = self._context.history_turns(self), self._context.claim_events(self)
         self.event_ids = [event.id for event in events]
         text = with_events(events, self.text) if events else self.text
-        return lease.prompt(prompt_params(text, self.leader.request, turns))
+        return lease.prompt(prompt_params(text, self.leader.request, turns, traceparent))
 
     async def _read(self, lease: Lease) -> None:
         if not lease.has_room:

@@ -312,3 +312,11 @@ def test_a_run_has_the_name_that_was_given_or_one_of_its_own() -> None:
     assert run_params("hi", key="")["run"] == ""  # to be refused: a variable that was never set is no key
     names = {run_params("hi")["run"] for _ in range(10)}
     assert [len(name) for name in names] == [32] * 10
+
+
+def test_a_prompt_is_part_of_the_trace_that_its_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    monkeypatch.setenv("TRACEPARENT", parent)
+    assert run_params("hi", key="k") == {"text": "hi", "run": "k", "traceparent": parent}
+    monkeypatch.setenv("TRACEPARENT", "of another form")
+    assert run_params("hi", key="k") == {"text": "hi", "run": "k"}

@@ -17,6 +17,7 @@ from gateway.hooks import HookRunner
 from gateway.methods.operator import LogPage
 from gateway.methods.table import MethodTable
 from gateway.runs.run import Run, RunOutcome
+from gateway.runs.trace import Tracer
 from gateway.sessions.agent_profiles import AgentParts
 from gateway.settings import GatewayPrompts, GatewaySettings
 from pool import Pool
@@ -258,6 +259,7 @@ async def open_world(
     clock: Callable[[], float] | None = None,
     autonomy: AutonomySettings | None = None,
     environ: Mapping[str, str] | None = None,
+    tracer: Tracer | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A life that begins with what ``store`` has; ``settings`` are the gateway's. Leaving the block ends it."""
@@ -284,6 +286,7 @@ async def open_world(
                 hooks=runner,
                 data_dir=data_dir,
                 clock=wall,
+                tracer=tracer,
             ) as gateway,
             trio.open_nursery() as connections,
         ):

@@ -8,6 +8,9 @@ from tests.doors.http.conftest import Door, Open
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
 
+_CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+_OTHER = "00-11111111111111111111111111111111-2222222222222222-01"
+
 
 async def test_a_method_is_called_with_the_body_as_its_parameters_by_the_name_of_its_token(door: Door) -> None:
     peer = await door.connect()
@@ -98,3 +101,21 @@ async def test_the_status_is_that_of_the_control_socket(measured: Door, world: W
     answer, expected = await measured.call("GET", "/status"), await world.call("status")
     assert answer.json.keys() == expected.keys()
     assert answer.json["pool"] == expected["pool"]
+
+
+@pytest.mark.parametrize(
+    ("header", "own", "kept"),
+    [
+        (_CALLER, None, _CALLER),
+        (_CALLER, _OTHER, _OTHER),
+        ("of another form", None, None),
+        ("", None, None),
+    ],
+)
+async def test_a_run_is_below_the_span_that_its_request_names(
+    measured: Door, world: World, header: str, own: str | None, kept: str | None
+) -> None:
+    body = {"session": "alice", "text": "hang", **({"traceparent": own} if own else {})}
+    answer = await measured.call("POST", "/api/agent", body, traceparent=header)
+    (run,) = world.gateway.run_registry._live.values()
+    assert (run.request.run_id, run.request.traceparent) == (answer.json["run_id"], kept)

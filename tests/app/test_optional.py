@@ -1,0 +1,31 @@
+"""What is imported only where the settings ask for it."""
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from app.optional import tracer_type
+from errors import UsageError
+from settings.schema import Settings
+
+TRACED = msgspec.convert({"telemetry": {"traces": True}}, Settings)
+
+
+def test_traces_without_their_packages_are_refused_with_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "app.tracing", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(UsageError, match=r"pip install '\.\[otel\]'"):
+        tracer_type(TRACED)
+
+
+@pytest.mark.process
+def test_a_supervisor_without_traces_imports_nothing_of_them() -> None:
+    program = (
+        "import sys; from app import supervisor, optional; from settings.schema import Settings; "
+        "assert optional.tracer_type(Settings()) is None; "
+        "print(*(name for name in sys.modules if name.partition('.')[0] in ('opentelemetry', 'requests')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == ""
