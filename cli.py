@@ -35,6 +35,8 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
     "Supervisor": {
         "run": _CommandEntry("commands.supervisor", "Run a supervisor in the foreground."),
         "stop": _CommandEntry("commands.supervisor", "End the turns in flight, then the supervisor."),
+        "restart": _CommandEntry("commands.supervisor", "Stop the supervisor and start it again in place."),
+        "scale": _CommandEntry("commands.supervisor", "Change the number of workers (pool.max) now."),
         "pause": _CommandEntry("commands.supervisor", "Grant no more workers; turns in flight go on."),
         "resume": _CommandEntry("commands.supervisor", "Undo `pool pause` or `pool drain`."),
         "drain": _CommandEntry("commands.supervisor", "Let turns in flight end and stop all workers."),
@@ -63,6 +65,7 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "top": _CommandEntry("commands.status", "Watch the pool live: workers, waiters, sessions, events."),
         "workers": _CommandEntry("commands.status", "List the worker processes."),
         "waiting": _CommandEntry("commands.status", "List the requests that wait for a worker, and why."),
+        "logs": _CommandEntry("commands.logs", "Show the logs of workers and of the supervisor; follow them."),
         "events": _CommandEntry("commands.events", "Follow events; inject or list system events."),
         "explain": _CommandEntry("commands.status", "Explain how well each worker matches a session."),
         "route": _CommandEntry("commands.status", "Explain how a message is routed."),

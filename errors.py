@@ -52,6 +52,12 @@ class UsageError(PoolError):
     code = "usage"
 
 
+class SettingsRefused(UsageError):
+    """The settings cannot be used. Known to every client: it ends with the same exit code whatever it has imported."""
+
+    code = "settings"
+
+
 class Conflict(PoolError):
     """The caller's fault: an idempotency key that already stands for another request."""
 

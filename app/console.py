@@ -16,10 +16,14 @@ from typing import Any, Self, TextIO
 
 import trio
 
-from app.log import OWN_LOGGER, LogTail, opened_log, render_json, render_line
+from app.log import OWN_LOGGER, LogTail, opened_log
+from app.log_file import LogFile
 from pool.statistics import PoolStatistics
+from pool.worker_logs import LogChanges
 from settings.schema import LogSettings
 from wire.log_context import facts
+from wire.log_file import SUPERVISOR_LOG
+from wire.log_line import render_json, render_line
 from wire.redaction import Redactor
 from wire.terminal import can_style, format_duration, wants_styles
 
@@ -92,7 +96,7 @@ _EXPECTED_EXITS = frozenset({"evicted", "retired", "idle", "operator", "drained"
 class ConsoleLog:
     """Writes the supervisor's events to a terminal or a log, from a thread: a blocked terminal must not block it.
 
-    Lines that cannot be written in time are dropped, and their number is written later. A context
+    Lines that cannot be written in time are dropped, and their number is written later; ``file`` gets each. A context
     manager: while it is entered, every logger of the process writes here too; leaving it gives the reader of the
     last lines a second.
     """
@@ -104,6 +108,7 @@ class ConsoleLog:
         settings: LogSettings | None = None,
         out: TextIO | None = None,
         env: Mapping[str, str] = os.environ,
+        file: LogFile | None = None,
     ) -> None:
         """``live``: ``out`` (stderr) is a terminal. ``env``: says whether it shows colours (``NO_COLOR``, ``TERM``)."""
         self._settings = settings or LogSettings()
@@ -114,6 +119,7 @@ class ConsoleLog:
         self._render = functools.partial(render_line, is_coloured=is_coloured) if is_human else render_json
         self._out = out or sys.stderr
         self._redactor = Redactor()
+        self._file = file
         self.tail = LogTail()
         self._log = contextlib.ExitStack()
         self._logger = logging.getLogger(OWN_LOGGER)
@@ -124,9 +130,14 @@ class ConsoleLog:
     def __enter__(self) -> Self:
         def receive(line: str) -> None:
             self.tail.add(line)
-            self.write(line)
+            if self._file is not None and self._render is render_json:
+                self._file.add(line)
+            if self._file is None or not self._file.is_stderr:
+                self.write(line)
 
         self._log.enter_context(opened_log(self._settings, receive, self._render, self._redactor))
+        if self._file is not None and self._render is not render_json:
+            self._log.enter_context(opened_log(self._settings, self._file.add, render_json, self._redactor))
         self._thread.start()
         return self
 
@@ -137,6 +148,25 @@ class ConsoleLog:
     def hide(self, values: Iterable[str]) -> None:
         """Show these values in no line from now on: what the environments of profiles hold, for example."""
         self._redactor.add_secrets(values)
+
+    async def wake_readers(
+        self, changes: LogChanges, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Tell those who read the log's file that it has grown, until cancelled."""
+        token = trio.lowlevel.current_trio_token()
+
+        def wake() -> None:
+            if changes.is_watched:
+                token.run_sync_soon(changes.note, SUPERVISOR_LOG, idempotent=True)
+
+        if self._file is not None:
+            self._file.on_written = wake
+        task_status.started()
+        try:
+            await trio.sleep_forever()
+        finally:
+            if self._file is not None:
+                self._file.on_written = None
 
     def log(self, event: str, data: Mapping[str, Any]) -> None:
         """Log an event; never blocks."""

@@ -6,11 +6,13 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import trio
 
+from app.detach import announce_ready
 from errors import UsageError
 
 
@@ -58,22 +60,30 @@ _SHORTEST_WATCHDOG = 0.01
 
 
 class ServiceManager:
-    """The way to the service manager; without ``NOTIFY_SOCKET`` every method does nothing. A context manager.
+    """The way to the service manager; without ``NOTIFY_SOCKET`` no method says anything to one. A context manager.
 
     Args:
         env: the process's environment.
         on_trouble: called with ``(event, data)`` when a message cannot be delivered, once for a row of them.
+        ready_fd: where a program that started this one in the background reads that it serves.
 
     Raises:
         UsageError: ``NOTIFY_SOCKET`` is no address of a Unix socket, or ``WATCHDOG_USEC`` is no time.
     """
 
     def __init__(
-        self, env: Mapping[str, str], on_trouble: Callable[[str, dict[str, Any]], None] = lambda _event, _data: None
+        self,
+        env: Mapping[str, str],
+        on_trouble: Callable[[str, dict[str, Any]], None] = lambda _event, _data: None,
+        *,
+        ready_fd: int | None = None,
     ) -> None:
         self._address = _address(env.get("NOTIFY_SOCKET", ""))
         self._interval = watchdog_interval(env, os.getpid())
+        self.unit = None if self._address is None else service_unit(_own_cgroup())
+        """The unit of systemd that this process is, with ``user`` or ``system``; None where there is none."""
         self._on_trouble = on_trouble
+        self._ready_fd = ready_fd
         self._is_unreachable = False
         self._socket: socket.socket | None = None
         if self._address is not None:
@@ -95,6 +105,9 @@ class ServiceManager:
     def ready(self) -> None:
         """We serve: at the start, and again after every ``reloading``."""
         self._send("READY=1")
+        if self._ready_fd is not None:
+            announce_ready(self._ready_fd)
+            self._ready_fd = None
 
     def reloading(self) -> None:
         """Notify that settings are reloading; ``ready`` must follow in any case."""
@@ -136,6 +149,22 @@ def watchdog_interval(env: Mapping[str, str], pid: int) -> float | None:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) / 1e6 >= _SHORTEST_WATCHDOG):
         raise UsageError(f"WATCHDOG_USEC={text!r} is no time that a watchdog could have")
     return int(text) / 1e6
+
+
+def service_unit(cgroup: str) -> dict[str, str] | None:
+    """``{"unit": "pool.service", "manager": "user"}`` by the text of ``/proc/self/cgroup``; None for no service."""
+    parts = cgroup.strip().rpartition(":")[2].split("/")
+    units = [part for part in parts if part.endswith(".service") and not part.startswith("user@")]
+    if not units:
+        return None
+    return {"unit": units[-1], "manager": "user" if any(part.startswith("user@") for part in parts) else "system"}
+
+
+def _own_cgroup() -> str:
+    try:
+        return Path("/proc/self/cgroup").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""  # not Linux
 
 
 def _address(name: str) -> bytes | None:

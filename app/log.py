@@ -5,7 +5,6 @@ must not block: a caller may be the supervisor's only thread.
 """
 
 import contextlib
-import datetime as dt
 import logging
 import re
 import threading
@@ -20,12 +19,9 @@ from settings.schema import LogSettings
 from wire.log_context import bound_facts
 from wire.messages import EventEnvelope
 from wire.redaction import Redactor
-from wire.terminal import BOLD, DIM, PLAIN, RED, YELLOW, clean
 
-_HEAD_FIELDS = ("ts", "level", "logger", "event")
 OWN_LOGGER = "pool"
 _TRACE_LINES = 40
-_COLOURS = {"warning": YELLOW, "error": RED, "critical": RED, "debug": DIM}
 Renderer = Callable[[dict[str, Any]], str]
 
 
@@ -86,44 +82,6 @@ class _Formatter(logging.Formatter):
             trace = self.formatException(record.exc_info).splitlines()
             event["exception"] = "\n".join(trace[-_TRACE_LINES:])
         return self._render({"ts": record.created, **self._redactor.fields(event)})
-
-
-# --- lines ----------------------------------------------------------------------------------------------------------
-
-
-def render_json(event: dict[str, Any]) -> str:
-    """``{"ts":"2026-01-02T03:04:05.678Z","level":"info","event":"ready","socket":...}``."""
-    at = dt.datetime.fromtimestamp(event["ts"], dt.UTC)
-    return msgspec.json.encode({**event, "ts": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"}).decode()
-
-
-def render_line(event: dict[str, Any], *, is_coloured: bool = False) -> str:
-    """``2026-01-02T03:04:05Z warning worker_exited worker=w1 error="exited with code 3"``, a traceback below it.
-
-    Texts with spaces are quoted; the usual level is not worth a word.
-    """
-    dim, bold, plain = (DIM, BOLD, PLAIN) if is_coloured else ("", "", "")
-    fields = {
-        key: value for key, value in event.items() if key not in (*_HEAD_FIELDS, "exception") and value is not None
-    }
-    level = event.get("level", "info")
-    colour = _COLOURS.get(level, "") if is_coloured else ""
-    parts = [
-        f"{dim}{dt.datetime.fromtimestamp(event['ts'], dt.UTC):%Y-%m-%dT%H:%M:%SZ}{plain}",
-        *([f"{colour}{level}{plain if colour else ''}"] if level != "info" else []),
-        *([f"{dim}{clean(event['logger'])}{plain}"] if "logger" in event else []),
-        f"{bold}{clean(event['event'])}{plain}",
-        *(f"{dim}{clean(key)}={plain}{_value(value)}" for key, value in fields.items()),
-    ]
-    trace = "".join(f"\n  {clean(line)}" for line in event.get("exception", "").splitlines())
-    return " ".join(parts) + trace
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, str):
-        text = clean(value)
-        return text if text and " " not in text and '"' not in text else msgspec.json.encode(text).decode()
-    return clean(msgspec.json.encode(value).decode())
 
 
 _MAX_RUNS = 1000

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import trio
 
 from doors.http.settings import HttpSettings
-from errors import PoolError
+from errors import PoolError, UsageError
 from gateway.autonomy import Autonomy, AutonomySettings
 from gateway.gateway import Gateway
 from gateway.sessions.agent_profiles import AgentParts
 from pool import LocalLauncher, Pool
 from pool.stimuli import ProfilesChanged, SetPrewarm, SettingsChanged
 from profiles import CapabilityProfile
+from settings.checks import check_settings
 from settings.reload import changed_profiles, plan_reload
 from settings.schema import Settings
 
@@ -35,7 +37,10 @@ def autonomy_settings(settings: Settings) -> AutonomySettings:
 
 
 class RunningServices:
-    """The pool and the gateway with the settings they run by. ``reread`` raises SettingsError."""
+    """The pool and the gateway with the settings they run by. ``reread`` raises SettingsError.
+
+    ``reread`` takes a ``pool.max`` in place of the settings' own, or None.
+    """
 
     def __init__(
         self,
@@ -45,7 +50,7 @@ class RunningServices:
         gateway: Gateway,
         autonomy: Autonomy,
         launcher: LocalLauncher,
-        reread: Callable[[], Settings],
+        reread: Callable[[int | None], Settings],
         emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.pool = pool
@@ -54,7 +59,9 @@ class RunningServices:
         self.settings = settings
         """Those that hold now."""
         self._launcher = launcher
-        self._read_settings = reread
+        self._reread = reread
+        self._max_workers: int | None = None
+        """In place of the settings' own, since ``scale``."""
         self._emit = emit
         self._reload_lock = trio.Lock()
         self.prepare_http: Callable[[HttpSettings], Callable[[], None]] = _prepare_nothing
@@ -73,13 +80,30 @@ class RunningServices:
     async def reload(self) -> dict[str, Any]:
         """Read the settings again and go by them; on any error the ones that hold stay. Raises SettingsError."""
         async with self._reload_lock:
-            plan = plan_reload(self.settings, self._read_settings())
+            plan = plan_reload(self.settings, self._reread(self._max_workers))
             if plan.is_empty:
                 self.prepare_http(self.settings.http)()  # a token's file may be another one under the same name
             else:
                 await self._apply(plan.settings)
                 self._emit("reloaded", {"changed": list(plan.changed), "needs_restart": list(plan.restart)})
         return {"changed": list(plan.changed), "needs_restart": list(plan.restart)}
+
+    def check_settings(self) -> None:
+        """Raise SettingsError where the settings as they are now would be refused at a start."""
+        self._reread(None)
+
+    async def scale(self, workers: int) -> dict[str, Any]:
+        """Have another ``pool.max``, also after a reload, until this process ends. Raises UsageError."""
+        async with self._reload_lock:
+            before = self.settings.pool.max
+            limits = msgspec.structs.replace(self.settings.pool, max=workers)
+            wanted = msgspec.structs.replace(self.settings, pool=limits)
+            if problems := check_settings(wanted):
+                raise UsageError("; ".join(map(str, problems)))
+            await self._apply(wanted)
+            self._max_workers = workers
+            self._emit("scaled", {"max": workers, "before": before})
+        return {"max": workers, "before": before}
 
     async def _apply(self, settings: Settings) -> None:
         before = await self._profiles()

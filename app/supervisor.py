@@ -20,8 +20,7 @@ from app.log import ErrorLog
 from app.optional import http_server_type, opened_tracer, tracer_type
 from app.serving import RunningServices, agent_parts, autonomy_settings
 from doors.control.server import ControlServer
-from doors.locations import DataDirLock
-from errors import PoolError, unwrap_exception_groups
+from errors import PoolError
 from gateway.autonomy import Autonomy
 from gateway.events import EventBus
 from gateway.gateway import Gateway, open_gateway
@@ -31,15 +30,15 @@ from gateway.methods.operator import LogPage
 from gateway.methods.table import MethodTable
 from pool import LocalLauncher, Pool
 from pool.agent_records import DOCUMENT_KIND, AgentRecords
+from pool.worker_logs import LogChanges
 from rpc.guard import supervise_guard
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
 from rpc.state_file import StateFile, StateFileCorrupt
 from settings.config_file import show_config
 from settings.schema import Settings
 from store.records import Loaded
-from store.store import open_store, set_switch_interval
+from store.store import open_store
 from wire.events import EventType
-from wire.redaction import secret_values
 from wire.version import VERSION
 
 if TYPE_CHECKING:
@@ -47,51 +46,6 @@ if TYPE_CHECKING:
 
 _NO_SESSION = ""
 """The session of events that concern none."""
-
-
-def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread: Callable[[], Settings]) -> int:
-    """Run a supervisor in the foreground until it is stopped; returns the process's exit code.
-
-    Afterwards the process is to end, and ignores the signals that ask for it.
-
-    Args:
-        settings: everything that can be set.
-        data_dir: transcripts, logs, state; one supervisor at a time.
-        socket: where the control socket is bound.
-        live: stderr is a terminal: draw one line of figures there, and only what is no routine above it.
-        reread: reads the settings again, the same way; raises SettingsError.
-
-    Raises:
-        PoolError: the data directory is in use, the socket cannot be bound, the settings do not fit this machine.
-    """
-    with (
-        DataDirLock(data_dir, socket),
-        ConsoleLog(live=live, settings=settings.log) as console,
-        ServiceManager(os.environ, console.log) as manager,
-    ):
-
-        def read_again() -> Settings:
-            fresh = reread()
-            console.hide(_secrets(fresh))
-            return fresh
-
-        console.hide(_secrets(settings))
-        supervisor = Supervisor(
-            settings, data_dir=data_dir, socket=socket, live=live, console=console, manager=manager, reread=read_again
-        )
-        set_switch_interval()
-        with unwrap_exception_groups():
-            trio.run(supervisor.run)
-        return 0
-
-
-def _secrets(settings: Settings) -> list[str]:
-    """What webhooks are signed with, and what is secret of agents' environments."""
-    hooks = settings.delivery.webhooks.values()
-    return [
-        *(value for agent in settings.agents.values() for value in secret_values(agent.env.items(), agent.secret_env)),
-        *(secret for hook in hooks if (secret := hook.secret or os.environ.get(hook.secret_env, ""))),
-    ]
 
 
 class Supervisor:
@@ -106,7 +60,7 @@ class Supervisor:
         live: bool,
         console: ConsoleLog,
         manager: ServiceManager,
-        reread: Callable[[], Settings],
+        reread: Callable[[int | None], Settings],
     ) -> None:
         self._settings = settings
         self._data_dir = data_dir
@@ -123,6 +77,9 @@ class Supervisor:
         self._server: ControlServer | None = None
         self._http_server_type, self._tracer_type = http_server_type(settings), tracer_type(settings)
         self._http: HttpServer | None = None
+        self._log_changes = LogChanges()
+        self.is_to_restart = False
+        """Whether it was asked to be started again once it has ended."""
         self._stop_requested = trio.Event()
         self._force_stop = trio.Event()
 
@@ -131,12 +88,17 @@ class Supervisor:
         state_file = self._data_dir / "workers.json"
         await self._sweep_previous(state_file)
         launcher = LocalLauncher(
-            self._settings.rpc, data_dir=self._data_dir, subreaper=become_subreaper(), attended=self._is_attended
+            self._settings.rpc,
+            data_dir=self._data_dir,
+            subreaper=become_subreaper(),
+            attended=self._is_attended,
+            log_changes=self._log_changes,
         )
         children, cgroup = launcher.children, launcher.cgroup
         state = StateFile(state_file, launcher.instance, children, cgroup=cgroup.path if cgroup else None)
         try:
             async with trio.open_nursery() as outliving:
+                await outliving.start(self._console.wake_readers, self._log_changes)
                 await outliving.start(Reaper(children).run)
                 await outliving.start(state.run)
                 await outliving.start(self._keep_guard, launcher)
@@ -322,6 +284,7 @@ class Supervisor:
             "socket": str(self._socket),
             "data_dir": str(self._data_dir),
             "http": None if self._http is None else self._http.status_fields(),
+            "service": self._service_manager.unit,
         }
 
     def config(self) -> msgspec.Raw:
@@ -332,6 +295,25 @@ class Supervisor:
     def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
         """Read the latest log lines."""
         return self._console.tail.read(cursor, limit, max_bytes)
+
+    def log_changes(self) -> LogChanges:
+        """Which logs grow."""
+        return self._log_changes
+
+    async def scale(self, workers: int) -> dict[str, Any]:
+        """Change ``pool.max`` until this supervisor ends. Raises UsageError."""
+        assert self._services is not None  # noqa: S101 - methods are called only while we serve
+        return await self._services.scale(workers)
+
+    def plan_restart(self) -> bool:
+        """Look whether the settings would be accepted, and start again at the end; raises SettingsError.
+
+        False where a service manager has started this process: only that one can start it again.
+        """
+        assert self._services is not None  # noqa: S101 - methods are called only while we serve
+        self._services.check_settings()
+        self.is_to_restart = self._service_manager.unit is None
+        return self.is_to_restart
 
     async def reload(self) -> dict[str, Any]:
         """Reload the settings file. Raises SettingsError; the old settings stay then."""

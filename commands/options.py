@@ -100,8 +100,13 @@ def connection_flags() -> str:
 
 def current_command(*, leave_out: Collection[str]) -> str:
     """This command with the options it was given, but for those of these names, to be copied into a shell."""
-    context = click.get_current_context()
-    words = ["pool", *context.command_path.split()[1:]]
+    names = click.get_current_context().command_path.split()[1:]
+    return shlex.join(["pool", *names, *current_arguments(leave_out=leave_out)])
+
+
+def current_arguments(*, leave_out: Collection[str]) -> list[str]:
+    """The options that this command was given, but for those of these names."""
+    context, words = click.get_current_context(), list[str]()
     for param in context.command.params:
         value = context.params.get(param.name or "")
         if value and param.name not in leave_out:
@@ -109,7 +114,7 @@ def current_command(*, leave_out: Collection[str]) -> str:
             words += (
                 [param.opts[0]] if value is True else [word for one in values for word in (param.opts[0], str(one))]
             )
-    return shlex.join(words)
+    return words
 
 
 def load_with_flags(

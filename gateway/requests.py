@@ -276,6 +276,12 @@ class LogTailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 250_000
 
 
+class ScaleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``scale``: ``max`` workers at most, in place of ``pool.max`` of the settings."""
+
+    max: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+
+
 class PatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``sessions.patch``: an absent member changes nothing, null removes the session's own value.
 

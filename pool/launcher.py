@@ -6,7 +6,6 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -18,6 +17,7 @@ import trio
 
 from errors import ResumeFailed, WorkerStartFailed
 from pool.worker_interface import ProcessFacts, redacted
+from pool.worker_logs import LogChanges, WorkerLogs
 from profiles import DIALECTS, CapabilityProfile, allows_tool, worker_argv
 from rpc.acp.options import AcpOptions
 from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
@@ -31,7 +31,8 @@ from rpc.process import WorkerProcess
 from rpc.rlimit_mark import can_mark_by_rlimit
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
-from rpc.stderr_log import rotated_path
+from rpc.stderr_log import note_in_log
+from wire.log_file import ENDED
 from wire.procfs import read_usage
 from wire.transcript_repair import TranscriptError, repair_transcript
 from wire.version import VERSION
@@ -81,6 +82,10 @@ class LocalWorker:
     def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
         """Pass further stderr lines, without secrets, to one listener; None removes it."""
         self._process.on_stderr(listener)
+
+    def explain_end(self, reason: str) -> None:
+        """Why its end was requested, for its log."""
+        self._process.end_reason = reason
 
     def record_transcript(self, transcript: str) -> None:
         """Remember a transcript that exists: it must not be missing later."""
@@ -144,6 +149,7 @@ class LocalLauncher:
         subreaper: whether this process has become one (only ``pool run`` does).
         use_cgroups: whether to try a cgroup per worker.
         attended: asked whether a front end is there to answer the dialogs of the worker of that id.
+        log_changes: told of each worker's log that has grown.
 
     Attributes:
         settings: what the next worker is started with; a reload replaces it, and living workers keep theirs.
@@ -161,6 +167,7 @@ class LocalLauncher:
         subreaper: bool = False,
         use_cgroups: bool = True,
         attended: Callable[[str], bool] = lambda _worker: False,
+        log_changes: LogChanges | None = None,
     ) -> None:
         self.instance = instance or secrets.token_hex(8)
         self.children = ChildRegistry()
@@ -174,7 +181,8 @@ class LocalLauncher:
         self._attended = attended
         self._fork_server: ForkServer | None = None
         self.known_transcripts: set[str] = set()
-        self._logs: deque[Path] = deque()
+        self._logs = WorkerLogs()
+        self._log_changes = log_changes or LogChanges()
 
     @classmethod
     @asynccontextmanager
@@ -198,10 +206,17 @@ class LocalLauncher:
         self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
     ) -> AsyncGenerator[LocalWorker, None]:
         """Start a worker; on leaving the block it is gone with all its descendants. Raises WorkerStartFailed."""
-        with self._agent_dir(worker_id, profile) as own_env:
-            spec = self._spec(worker_id, profile, own_env)
+        with self._agent_dir(worker_id, profile) as own_env, self._log(worker_id) as log:
+            spec = self._spec(worker_id, profile, own_env, log)
             forked = None if self._fork_server is None else await self._fork_server.start(spec)
-            process = WorkerProcess.spawn(spec, self.children, self.settings, cgroups=self.cgroup, started=forked)
+            process = WorkerProcess.spawn(
+                spec,
+                self.children,
+                self.settings,
+                cgroups=self.cgroup,
+                started=forked,
+                on_logged=partial(self._log_changes.note, worker_id),
+            )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
                 journal = JournalWriter() if DIALECTS[profile.dialect].keeps_journal else None
@@ -249,31 +264,34 @@ class LocalLauncher:
         """How sure it is that no descendant of a worker survives it."""
         return self._guarantee
 
-    def _spec(self, worker_id: str, profile: CapabilityProfile, own_env: Mapping[str, str]) -> WorkerSpec:
+    def _spec(self, worker_id: str, profile: CapabilityProfile, own_env: Mapping[str, str], log: Path) -> WorkerSpec:
         sessions = self._make_directory("sessions", profile.agent)
         marker = f"{self.instance}:{worker_id}"
         own_env = {**dict(profile.env), **own_env, _PARENT_VARIABLE: str(os.getpid())}
         env = worker_environment(self.settings, self._base_env, own_env.items(), marker)
         return WorkerSpec(
             worker_id=worker_id,
+            agent=profile.agent,
             marker=marker,
             argv=worker_argv(profile, str(sessions)),
             env=tuple(env.items()),
             cwd=profile.cwd,
-            log_path=self._log_path(worker_id),
+            log_path=log,
             secrets=profile.secrets,
             may_be_wrapper=DIALECTS[profile.dialect].may_be_wrapper,
         )
 
-    def _log_path(self, worker_id: str) -> Path:
-        """Where its stderr goes; the oldest worker's files make room."""
-        log = self._make_directory("logs") / f"{worker_id}.log"
-        self._logs.append(log)
-        while len(self._logs) > self.settings.log_workers:
-            oldest = self._logs.popleft()
-            for path in (oldest, rotated_path(oldest)):
-                path.unlink(missing_ok=True)
-        return log
+    @contextmanager
+    def _log(self, worker_id: str) -> Iterator[Path]:
+        """Where its stderr goes; the files of the workers that ended first make room."""
+        log = self._logs.open(self._make_directory("logs"), worker_id, self.settings.log_workers)
+        try:
+            yield log
+        except WorkerStartFailed as exc:  # there is no process that could have written it
+            note_in_log(log, f"{ENDED}: {exc.message.removeprefix(f'worker {worker_id} ')}")
+            raise
+        finally:
+            self._logs.close(log)
 
     def _make_directory(self, *parts: str) -> Path:
         """A directory below the data directory, 0700 on every level (``parents=True`` would not see to that)."""

@@ -74,6 +74,10 @@ class PoolWorker(Protocol):
         """Pass the lines that it writes to stderr from now on, without secrets, to one listener; None removes it."""
         ...
 
+    def explain_end(self, reason: str) -> None:
+        """Why its end was requested, for its log."""
+        ...
+
     known_transcripts: set[str]
     """The transcripts that exist; none of them may be missing later."""
 

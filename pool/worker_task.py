@@ -158,6 +158,8 @@ class WorkerTask:
                 if await self._wait_ready(worker, on_fact, try_out):
                     on_ready(self)
                     await self._watch(worker, on_fact, on_exec)
+                if self.error is not None:
+                    worker.explain_end(self.error.message.removeprefix(f"worker {self.id} "))
         except WorkerStartFailed as exc:
             self._fail(FailureKind.START, exc, on_fact)
 

@@ -6,6 +6,7 @@ is killed at once. No process outlives ``supervise``.
 """
 
 import os
+import time
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from signal import SIGCONT, SIGKILL, SIGTERM
@@ -23,11 +24,13 @@ from rpc.stderr_log import LineLog, StderrTail
 from rpc.sweep import ProcessSweep, SweepReport
 from rpc.transport import ExitStatus
 from rpc.wrapper_watch import WrapperWatch
+from wire.log_file import ENDED, STARTED
 from wire.procfs import ProcessIdentity, identify, read_stat
 from wire.redaction import SecretMask
 
 _SCAN_TIMEOUT = 2.0  # seconds that a look at its descendants may wait for a thread before the worker is killed anyway
 _SWEEP_TIMEOUT = 2.0  # seconds that what a worker left behind gets to die of SIGKILL
+_KILLED_BY_OTHERS = "not by the pool: by another process, or by the kernel for want of memory"
 _KILL_TIMEOUT = 5.0  # seconds that the worker itself gets; in uninterruptible sleep it may need more and is left
 
 T = TypeVar("T")
@@ -48,6 +51,7 @@ class WorkerProcess:
     Attributes:
         worker_id, marker: as in the spec. identity: the process that was started.
         exit_status: how the worker ended; None while it lives.
+        end_reason: why its owner ends it, for the log; None where it ends by itself.
         mask: hides the spec's secrets.
         last_rung: the highest rung of the kill ladder that was used; None if the worker ended by itself.
         leftovers: what was killed after the worker's own end; set when ``stop`` returns.
@@ -62,10 +66,12 @@ class WorkerProcess:
         *,
         cgroups: Cgroup | None = None,
         started: SpawnedProcess | None = None,
+        on_logged: Callable[[], None] = lambda: None,
     ) -> Self:
         """Start a worker and register it, in one step on the calling (main) thread; about half a millisecond.
 
         ``cgroups``: the instance's cgroup, where there is one. ``started``: the process, where ``spec`` was forked.
+        ``on_logged``: called when its log has grown.
         Raises WorkerStartFailed; then nothing is left behind.
         """
         started = started or start_process(spec)
@@ -80,7 +86,16 @@ class WorkerProcess:
             raise watch_error(spec, exc) from exc
         identity = identify(started.popen.pid, spec.marker)
         children.register(identity)
-        return cls(spec, started, watch=watch, identity=identity, children=children, settings=settings, cgroups=cgroups)
+        return cls(
+            spec,
+            started,
+            watch=watch,
+            identity=identity,
+            children=children,
+            settings=settings,
+            cgroups=cgroups,
+            on_logged=on_logged,
+        )
 
     def __init__(
         self,
@@ -92,6 +107,7 @@ class WorkerProcess:
         children: ChildRegistry,
         settings: RpcSettings,
         cgroups: Cgroup | None,
+        on_logged: Callable[[], None],
     ) -> None:
         self.worker_id = spec.worker_id
         self.marker = spec.marker
@@ -108,7 +124,12 @@ class WorkerProcess:
         self._cgroup: Cgroup | None = None
         self.mask = SecretMask(spec.secrets)
         self._tail = StderrTail(mask=self.mask)
-        self._log = LineLog(spec.log_path, settings.log_bytes, mask=self.mask) if spec.log_path else None
+        self.end_reason: str | None = None
+        self._log: LineLog | None = None
+        if spec.log_path is not None:
+            limit, mask = settings.log_bytes, self.mask
+            self._log = LineLog(spec.log_path, limit, mask=mask, clock=time.time, on_written=on_logged)
+            self._log.note(f"{STARTED} (agent {spec.agent or '-'}, pid {self.pid})")
         self._last_output = b""
         self._sweep = ProcessSweep(spec.marker)
         self._left_some = False
@@ -299,6 +320,8 @@ class WorkerProcess:
             pipe.close()
         self._watch.close()
         if self._log is not None:
+            by_others = _KILLED_BY_OTHERS if self.exit_status.signal == SIGKILL and self.last_rung is None else None
+            self._log.note("; ".join(filter(None, (f"{ENDED}: {self.exit_status}", self.end_reason or by_others))))
             self._log.close()
         self._exited.set()
 

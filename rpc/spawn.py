@@ -33,9 +33,9 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What to start. ``env`` is the complete environment (``worker_environment`` builds it); ``cwd`` is absolute.
 
     ``marker`` is ``<instance>:<worker_id>`` and stands in ``env`` too, so that every descendant inherits it.
-    ``log_path`` takes the worker's stderr, line by line; None keeps only the tail in memory.
-    ``secrets``: values of ``env`` that are hidden in it. ``may_be_wrapper``: the program may exit and leave the worker
-    to a process that it has started (``rpc.wrapper_watch``).
+    ``log_path`` takes the worker's stderr, line by line; None keeps only the tail in memory. ``agent``: the name of its
+    definition, for people. ``secrets``: values of ``env`` that are hidden in it. ``may_be_wrapper``: the program may
+    exit and leave the worker to a process that it has started (``rpc.wrapper_watch``).
     """
 
     worker_id: str
@@ -44,6 +44,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     env: tuple[tuple[str, str], ...]
     cwd: str
     log_path: Path | None = None
+    agent: str = ""
     secrets: tuple[str, ...] = ()
     may_be_wrapper: bool = False
 

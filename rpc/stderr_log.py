@@ -5,23 +5,24 @@ A full disk drops lines and counts them; it never stops a worker.
 
 import os
 import re
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from wire.files import open_regular
+from wire.log_file import line_head, rotated_path
 from wire.redaction import SecretMask
 
 TAIL_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 64 * 1024
 _LINE_END = re.compile(rb"[\r\n]")
+_MAX_NOTE_CHARACTERS = 500
+_ONE_LINE = re.compile(r"\s*[\r\n]\s*")
 _CONTROLS = re.compile(rb"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 Writer = Callable[[int, bytes], int]
-
-
-def rotated_path(path: Path) -> Path:
-    """Where the file before ``path`` is kept."""
-    return path.with_name(path.name + ".1")
 
 
 class StderrTail:
@@ -59,13 +60,26 @@ class LineLog:
     A line longer than 64 KiB is written in pieces, none of which ends inside a secret.
     ``dropped`` counts lines that could not be written; each block of lines tries afresh, so that the log goes on once
     there is room again. ``listener`` gets the same lines, whether they can be written or not, with their control codes.
+    ``clock``: puts the time and the source before each line, as ``wire.log_file`` has it; None = lines as they come.
+    ``on_written`` is called when the file has grown.
     """
 
-    def __init__(self, path: Path, limit: int, write: Writer = os.write, *, mask: SecretMask | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        limit: int,
+        write: Writer = os.write,
+        *,
+        mask: SecretMask | None = None,
+        clock: Callable[[], float] | None = None,
+        on_written: Callable[[], None] = lambda: None,
+    ) -> None:
         self._path = path
         self._limit = limit
         self._write = write
         self._mask = mask or SecretMask()
+        self._clock = clock
+        self._on_written = on_written
         self._fd: int | None = None
         self._size = 0
         self._partial = b""
@@ -85,21 +99,35 @@ class LineLog:
             self._append(self._partial[:end])
             self._partial = self._partial[end:]
 
+    def note(self, text: str) -> None:
+        """Write a line of the supervisor's own; needs a clock. It comes after all that was fed."""
+        self._end_line()
+        self._write_lines(_ONE_LINE.sub(" ", text[:_MAX_NOTE_CHARACTERS]).encode(errors="replace") + b"\n", "pool")
+
     def close(self) -> None:
         """Write what is left of an unfinished last line, and close the file."""
-        if self._partial:
-            self._append(self._partial + b"\n")
-            self._partial = b""
+        self._end_line()
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
+    def _end_line(self) -> None:
+        if self._partial:
+            self._append(self._partial + b"\n")
+            self._partial = b""
+
     def _append(self, lines: bytes) -> None:
-        written = 0
         lines = self._mask.data(lines)
         if self.listener is not None:
             self.listener(lines)
+        self._write_lines(lines, "stderr")
+
+    def _write_lines(self, lines: bytes, source: Literal["stderr", "pool"]) -> None:
+        written = 0
         lines = _CONTROLS.sub(_escape, lines)
+        if self._clock is not None:
+            head = line_head(self._clock(), source)
+            lines = head + lines[:-1].replace(b"\n", b"\n" + head) + b"\n"
         if self._is_torn:  # the disk became full in the middle of a line
             lines = b"\n" + lines
         try:
@@ -112,6 +140,7 @@ class LineLog:
             self.dropped += lines.count(b"\n", max(written, self._is_torn))
         if written:
             self._is_torn = lines[written - 1] != ord("\n")
+            self._on_written()
 
     def _rotate_if_full(self, count: int) -> int:
         """The file to write to; one that would grow over the limit makes room first."""
@@ -133,3 +162,10 @@ class LineLog:
 
 def _escape(found: re.Match[bytes]) -> bytes:
     return b"\\x%02x" % found[0][-1]
+
+
+def note_in_log(path: Path, text: str) -> None:
+    """Add one line of the supervisor's own to the log of a worker that has no process."""
+    log = LineLog(path, sys.maxsize, clock=time.time)
+    log.note(text)
+    log.close()

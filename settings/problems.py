@@ -8,11 +8,11 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 import msgspec
 
-from errors import UsageError
+from errors import SettingsRefused
 from wire.units import decode_unit
 
 KeyPath = tuple[str | int, ...]
@@ -108,10 +108,8 @@ class Problem(NamedTuple):
         return f"{name}: {self.text}" if name else self.text
 
 
-class SettingsError(UsageError):
+class SettingsError(SettingsRefused):
     """The settings cannot be used; ``problems`` has all that is wrong with them, the message shows it line by line."""
-
-    code: ClassVar[str] = "settings"
 
     def __init__(self, message: str, problems: list[Problem] | None = None) -> None:
         super().__init__(message)

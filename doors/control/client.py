@@ -93,12 +93,16 @@ class ControlClient:
             claim(address)
         return EventSubscription(self, self._socket, address, begun, (wish or {}).get("since"))
 
-    def wait_closed(self, timeout: float | None = None) -> bool:
+    def wait_closed(self, timeout: float | None = None, *, process_too: bool = True) -> bool:
         """Wait until the supervisor has closed the connection and, where the system can tell, its process has ended.
 
-        False when that takes longer than ``timeout`` seconds.
+        False when that takes longer than ``timeout`` seconds. ``process_too``: False for one that starts again.
         """
-        return self._socket.wait_closed(timeout)
+        return self._socket.wait_closed(timeout, process_too=process_too)
+
+    def open_process(self) -> int | None:
+        """A pidfd of the supervisor's process, to be closed; None where there is no such thing."""
+        return self._socket.open_process()
 
 
 class RequestStream:

@@ -58,13 +58,17 @@ class MessageReader:
 
 
 class PushData(msgspec.Struct, frozen=True, gc=False):
-    """The data of a push. ``events``: an undecoded JSON array of envelopes; ``reason``: why a subscription ended."""
+    """The data of a push. ``events``: an undecoded JSON array of envelopes; ``reason``: why a subscription ended.
+
+    ``logs``: names of logs that have grown.
+    """
 
     request: str | int | None = None
     subscription: str | int | None = None
     events: msgspec.Raw = EMPTY
     bookmark: int | None = None
     reason: str | None = None
+    logs: tuple[str, ...] = ()
 
 
 class ReceivedPush(NamedTuple):
@@ -152,10 +156,14 @@ class ControlSocket:
                 self._route(message)
         return mine
 
-    def wait_closed(self, timeout: float | None) -> bool:
+    def open_process(self) -> int | None:
+        """The same as ``ControlClient.open_process``."""
+        return _open_peer_pidfd(self._socket)
+
+    def wait_closed(self, timeout: float | None, *, process_too: bool) -> bool:
         """The same as ``ControlClient.wait_closed``."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        process = _open_peer_pidfd(self._socket)
+        process = self.open_process() if process_too else None
         try:
             while self._receive_block(deadline):
                 pass

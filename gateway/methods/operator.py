@@ -9,7 +9,7 @@ from gateway.caller import Caller
 from gateway.events import BusStatistics
 from gateway.gateway import Gateway
 from gateway.lanes.messages import LanesSnapshot
-from gateway.requests import DrainRequest, EmptyRequest, ExplainRequest, LogTailRequest, WorkerRequest
+from gateway.requests import DrainRequest, EmptyRequest, ExplainRequest, LogTailRequest, ScaleRequest, WorkerRequest
 from gateway.runs.figures import AgentRuns, AgentUsage
 from gateway.turns.approvals import PendingPermission
 from gateway.turns.holds import HoldStats
@@ -17,6 +17,7 @@ from heartbeat.system_events import SystemEventStats
 from pool import PoolStatistics, stimuli
 from pool.snapshot import SessionSnapshot
 from pool.statistics import ProfileLatencies
+from pool.worker_logs import LogChanges
 from router.keys import normalize_session_key
 from store.records import StoreStatistics
 
@@ -81,6 +82,18 @@ class SupervisorPort(Protocol):
 
     def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
         """The latest lines of the log, of those after ``cursor``."""
+        ...
+
+    def log_changes(self) -> LogChanges:
+        """Which logs grow, of workers and of the supervisor."""
+        ...
+
+    async def scale(self, workers: int) -> dict[str, Any]:
+        """Have at most that many workers until the supervisor ends. Raises UsageError."""
+        ...
+
+    def plan_restart(self) -> bool:
+        """Start again at the end; False where only a service manager can. Raises SettingsError."""
         ...
 
     async def reload(self) -> dict[str, Any]:
@@ -170,6 +183,26 @@ class OperatorMethods:
     async def log_tail(self, params: LogTailRequest, _caller: Caller) -> LogPage:
         """The latest lines of the supervisor's log."""
         return self._supervisor.log_tail(params.cursor, params.limit, params.max_bytes)
+
+    async def watch_logs(self, _params: EmptyRequest, caller: Caller) -> None:
+        """Push ``logs_changed{logs}`` at once, and whenever logs have grown: their names; until the caller leaves."""
+        with self._supervisor.log_changes().watch() as watch:
+            names: list[str] = []
+            while True:
+                await caller.push("logs_changed", {"request": caller.request_id, "logs": names})
+                names = await watch.wait()
+
+    async def scale(self, params: ScaleRequest, _caller: Caller) -> Any:
+        """Change ``pool.max`` until the supervisor ends."""
+        return await self._supervisor.scale(params.max)
+
+    async def restart(self, _params: EmptyRequest, _caller: Caller) -> Any:
+        """Stop the supervisor and start it again in its process; ``restarting`` false: its service manager must."""
+        service = self._supervisor.facts()["service"]
+        if not self._supervisor.plan_restart():
+            return {"restarting": False, "service": service, "waits_for": []}
+        self._gateway.shut_down()
+        return {"restarting": True, "service": None, "waits_for": self._gateway.shutdown_blockers()}
 
     async def shutdown(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """Stop the supervisor."""

@@ -146,7 +146,17 @@ _SERVED_BEFORE_RECOVERY = frozenset(
         "sessions.history",
         "agents.list",
     }
-    | {"workers.list", "waiting.list", "approvals.list", "approvals.show", "explain", "route", "config.get", "shutdown"}
+    | {
+        "workers.list",
+        "waiting.list",
+        "approvals.list",
+        "approvals.show",
+        "explain",
+        "route",
+        "config.get",
+        "shutdown",
+        "logs.watch",
+    }
     | {"agent.wait", "events.peek", "heartbeat.status", "cron.list", "cron.get"}
 )
 """Methods that are served before the recovered runs have their places in the lanes; all others wait for that."""
@@ -227,7 +237,10 @@ def _operator_methods(gateway: Gateway, supervisor: SupervisorPort, autonomy: Au
         "drain": (requests.DrainRequest, operator.drain),
         "config.get": (requests.EmptyRequest, _plain(lambda: {"config": supervisor.config()})),
         "logs.tail": (requests.LogTailRequest, operator.log_tail),
+        "logs.watch": (requests.EmptyRequest, operator.watch_logs),
         "reload": (requests.EmptyRequest, _plain(supervisor.reload)),
+        "scale": (requests.ScaleRequest, operator.scale),
+        "restart": (requests.EmptyRequest, operator.restart),
         "shutdown": (requests.EmptyRequest, operator.shutdown),
     }
 

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.log import ErrorLog, LogTail, opened_log, render_json, render_line
+from app.log import ErrorLog, LogTail, opened_log
 from settings.schema import LogSettings
 from wire.events import EventChannel
 from wire.log_context import bind_facts, facts
+from wire.log_line import render_json, render_line
 from wire.messages import EventEnvelope
 from wire.redaction import Redactor
 

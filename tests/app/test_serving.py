@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from app.serving import RunningServices, agent_parts
@@ -46,10 +47,12 @@ class Place:
             emit=lambda event, data: self.events.append((event, data)),
         )
 
-    def _read(self) -> Settings:
+    def _read(self, max_workers: int | None) -> Settings:
         if isinstance(self.file, SettingsError):
             raise self.file
-        return self.file
+        if max_workers is None:
+            return self.file
+        return replace(self.file, pool=replace(self.file.pool, max=max_workers))
 
     async def reload(self, file: Settings | SettingsError) -> dict[str, Any]:
         self.file = file

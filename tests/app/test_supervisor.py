@@ -9,7 +9,8 @@ import pytest
 
 from app.console import ConsoleLog
 from app.host import ServiceManager
-from app.supervisor import Supervisor, run
+from app.run import run
+from app.supervisor import Supervisor
 from rpc.sweep import SweepReport
 from settings.schema import Settings
 
@@ -18,7 +19,9 @@ from settings.schema import Settings
 def supervisor(tmp_path: Path) -> Supervisor:
     console, manager = ConsoleLog(live=False), ServiceManager({})
     places = {"data_dir": tmp_path, "socket": tmp_path / "s"}
-    return Supervisor(Settings(), **places, live=False, console=console, manager=manager, reread=Settings)
+    return Supervisor(
+        Settings(), **places, live=False, console=console, manager=manager, reread=lambda _max: Settings()
+    )
 
 
 async def test_what_an_earlier_supervisor_left_and_could_not_kill_is_reported(
@@ -49,7 +52,7 @@ def test_a_supervisor_shares_the_interpreter_with_its_writer(tmp_path: Path, mon
     seen = []
     monkeypatch.setattr("trio.run", lambda _main: seen.append(sys.getswitchinterval()))
     try:
-        run(Settings(), data_dir=tmp_path, socket=tmp_path / "s", live=False, reread=Settings)
+        run(Settings(), data_dir=tmp_path, socket=tmp_path / "s", live=False, reread=lambda _max: Settings())
     finally:
         sys.setswitchinterval(before)
     assert seen == [pytest.approx(50e-6)]

@@ -11,12 +11,13 @@ from errors import PoolError, UsageError
 from gateway.autonomy import AutonomySettings
 from heartbeat.settings import HeartbeatSettings
 from profiles import AgentSettings, ProfilesSettings
+from tests.gateway.callers import RecordingCaller
 from tests.gateway.world import World
 
 _EMPTY = (
     *("ping", "status", "subscribe", "approvals.list", "sessions.list", "agents.list", "workers.list", "waiting.list"),
     *("explain", "heartbeat.run", "heartbeat.status", "cron.list", "pause", "resume", "drain", "config.get"),
-    *("logs.tail", "reload", "shutdown", "metrics"),
+    *("logs.tail", "logs.watch", "reload", "restart", "shutdown", "metrics"),
 )
 _ALICE = ("get", "options", "patch", "reset", "delete", "history")
 GOOD: dict[str, dict[str, Any]] = {
@@ -34,6 +35,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "decide": {"call_id": "c1", "decision": "allow"},
     "ui.respond": {"session": "alice", "id": "d1", "value": "x"},
     "approvals.show": {"call_id": "c1"},
+    "scale": {"max": 3},
     "workers.stop": {"worker": "w1"},
     "workers.recycle": {"worker": "w1"},
     "route": {"source": {"channel": "telegram", "chat_type": "dm", "chat_id": "7", "sender_id": "7"}},
@@ -85,6 +87,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     "cron.run": [{"id": 5}],
     "approvals.show": [{"offset": -1}, {"call_id": ""}],
     "drain": [{"timeout": -1}],
+    "scale": [{"max": 0}, {"max": 100_001}, {"max": "2"}],
     "workers.stop": [{"worker": ""}],
     "explain": [{"session": ""}],
     "route": [{"text": 5}],
@@ -146,10 +149,10 @@ async def test_parameters_may_be_left_out_where_none_are_needed(world: World) ->
 
 @pytest.mark.world(autonomy=AutonomySettings(heartbeats={"main": HeartbeatSettings()}))
 async def test_every_result_is_json(world: World) -> None:
-    last = ("sessions.delete", "drain", "shutdown")
+    last = ("sessions.delete", "drain", "shutdown", "restart")
     refused = set[str]()
     await world.ask("hello", run="k1")
-    for method in [*(name for name in GOOD if name not in last), *last]:
+    for method in [*(name for name in GOOD if name not in (*last, "logs.watch")), *last]:
         try:
             with trio.fail_after(100):
                 msgspec.json.encode(await world.call(method, **GOOD[method]))
@@ -161,6 +164,22 @@ async def test_every_result_is_json(world: World) -> None:
     }
 
 
+async def test_who_reads_logs_is_told_which_have_grown_each_once_however_slow_it_reads(world: World) -> None:
+    with world.log_changes.watch() as other:
+        async with trio.open_nursery() as nursery:
+            watcher = RecordingCaller(nursery)
+            nursery.start_soon(world.methods.call, "logs.watch", msgspec.Raw(b"{}"), watcher)
+            await wait_all_tasks_blocked()
+            for name in ("w1", "w2", "w1", "supervisor"):
+                world.log_changes.note(name)
+            await wait_all_tasks_blocked()
+            pushed = [data["logs"] for event, data in watcher.pushed if event == "logs_changed"]
+            assert pushed == [[], ["w1", "w2", "supervisor"]]
+            nursery.cancel_scope.cancel()
+        assert await other.wait() == ["w1", "w2", "supervisor"]
+    assert not world.log_changes.is_watched
+
+
 # --- the operator's ---------------------------------------------------------------------------------------------------
 
 
@@ -170,7 +189,7 @@ async def test_the_status_shows_everything_at_one_moment(world: World) -> None:
     status = await world.call("status")
     assert (status["gateway"]["runs"], status["gateway"]["sessions"]) == (2, 1)
     assert status["gateway"]["events"]["head"] == world.gateway.bus.head
-    assert status["supervisor"] == {"pid": 1}
+    assert status["supervisor"] == {"pid": 1, "service": None}
     [session] = status["sessions"]
     assert (session["key"], session["waiting"]) == ("alice", 1)
     [lane] = status["gateway"]["lanes"]["sessions"]

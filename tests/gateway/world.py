@@ -22,6 +22,7 @@ from gateway.sessions.agent_profiles import AgentParts
 from gateway.settings import GatewayPrompts, GatewaySettings
 from pool import Pool
 from pool.settings import PoolSettings
+from pool.worker_logs import LogChanges
 from profiles import AgentSettings, ProfilesSettings, RoleSettings
 from router.settings import RouterSettings
 from router.source import MessageSource
@@ -150,8 +151,11 @@ class WholeStore(MemoryStore):
 class Supervisor:
     """Implements ``SupervisorPort``."""
 
+    def __init__(self) -> None:
+        self.changes = LogChanges()
+
     def facts(self) -> dict[str, Any]:
-        return {"pid": 1}
+        return {"pid": 1, "service": None}
 
     def config(self) -> msgspec.Raw:
         agents = {"main": {"model": "large", "provider": "acme"}, "ops": {"model": None}}
@@ -160,6 +164,16 @@ class Supervisor:
     def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
         lines = [f"line {number}" for number in range(limit)]
         return LogPage(cursor=max_bytes, size=max_bytes, lines=lines, truncated=False, reset=cursor is not None)
+
+    def log_changes(self) -> LogChanges:
+        return self.changes
+
+    async def scale(self, workers: int) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"max": workers, "before": 1}
+
+    def plan_restart(self) -> bool:
+        return True
 
     async def reload(self) -> dict[str, Any]:
         await trio.lowlevel.checkpoint()
@@ -186,7 +200,9 @@ class World:
         self.hooks: HookRunner
         self.warnings: list[str] = []
         self.printed: list[str] = []
-        self.methods = MethodTable(gateway, Supervisor(), autonomy)
+        supervisor = Supervisor()
+        self.log_changes = supervisor.changes
+        self.methods = MethodTable(gateway, supervisor, autonomy)
         self.caller = RecordingCaller(nursery)
         self._events = gateway.bus.open_cursor()
 

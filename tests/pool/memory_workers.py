@@ -59,6 +59,9 @@ class MemoryWorker:
     def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
         self.stderr_listener = listener
 
+    def explain_end(self, reason: str) -> None:
+        """It has no log."""
+
     def record_transcript(self, transcript: str) -> None:
         """These are never lost."""
 

@@ -13,8 +13,6 @@ from pool.launcher import LocalLauncher
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import AgentSettings, ProfilesSettings, build_profile
-from rpc.settings import RpcSettings
-from rpc.stderr_log import rotated_path
 
 pytestmark = pytest.mark.process
 
@@ -79,20 +77,6 @@ async def test_a_worker_killed_before_a_sessions_first_message_leaves_none_and_t
             assert [path for path in (unwritten, written) if path and await trio.Path(path).exists()] == [written]
             async with pool.lease("s", profile) as lease:
                 assert (await lease.prompt("RECALL").wait()).text == 'Earlier you said: ["alpha"]'
-
-
-async def test_only_the_latest_workers_logs_are_kept(tmp_path: Path) -> None:
-    launcher = LocalLauncher(RpcSettings(log_workers=2), data_dir=tmp_path)
-    profile = build_profile(ProfilesSettings(), "main", "default", str(tmp_path))
-    try:
-        for number in range(4):
-            log = launcher._spec(f"w{number}", profile, {}).log_path
-            assert log is not None
-            log.write_text("said")
-            rotated_path(log).write_text("said before")
-    finally:
-        launcher.close()
-    assert {path.name for path in (tmp_path / "logs").iterdir()} == {"w2.log", "w2.log.1", "w3.log", "w3.log.1"}
 
 
 def test_a_dialog_waits_where_somebody_attends_to_its_worker_and_is_cancelled_elsewhere(tmp_path: Path) -> None:

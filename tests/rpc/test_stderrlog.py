@@ -84,6 +84,24 @@ def test_a_silent_worker_leaves_no_log(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_with_a_clock_each_line_has_its_time_and_whose_it_is(tmp_path: Path) -> None:
+    grown: list[int] = []
+    path = tmp_path / "w.log"
+    log = LineLog(path, 1000, clock=iter([0.0, 1.5, 1.5, 1.5]).__next__, on_written=lambda: grown.append(1))
+    log.note("started (agent a,\n pid 7)")
+    log.feed(b"one\n\ntw")
+    log.note("ended: killed by signal 9\x1b[2J")
+    log.close()
+    assert path.read_text().splitlines() == [
+        "1970-01-01T00:00:00.000Z pool started (agent a, pid 7)",
+        "1970-01-01T00:00:01.500Z stderr one",
+        "1970-01-01T00:00:01.500Z stderr ",
+        "1970-01-01T00:00:01.500Z stderr tw",
+        "1970-01-01T00:00:01.500Z pool ended: killed by signal 9\\x1b[2J",
+    ]
+    assert len(grown) == 4
+
+
 def test_two_files_are_kept_and_an_old_one_is_continued(tmp_path: Path) -> None:
     path = tmp_path / "w.log"
     path.write_bytes(b"before\n")
