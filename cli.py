@@ -74,6 +74,7 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
     "This machine": {
         "agents": _CommandEntry("commands.agents", "List agent definitions; add one of a known make."),
         "config": _CommandEntry("commands.config", "The settings file: init, check, show, set."),
+        "service": _CommandEntry("commands.service", "Run the supervisor by systemd or launchd."),
         "doctor": _CommandEntry("commands.doctor", "Check this machine's prerequisites."),
         "demo": _CommandEntry("commands.demo", "Run a self-contained demo (30 s)."),
         "stress": _CommandEntry("commands.stress", "Load-test a pool and check its promises."),

@@ -30,7 +30,7 @@ from wire.redaction import SecretMask
 
 _SCAN_TIMEOUT = 2.0  # seconds that a look at its descendants may wait for a thread before the worker is killed anyway
 _SWEEP_TIMEOUT = 2.0  # seconds that what a worker left behind gets to die of SIGKILL
-_KILLED_BY_OTHERS = "not by the pool: by another process, or by the kernel for want of memory"
+_KILLED_BY_OTHERS = "not by the pool (out of memory?)"
 _KILL_TIMEOUT = 5.0  # seconds that the worker itself gets; in uninterruptible sleep it may need more and is left
 
 T = TypeVar("T")
