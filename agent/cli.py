@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_error(str(exc), 2)
     if options.mode == "rpc" and not set_parent_death_signal(parent, os.environ.pop("POOL_WORKER_PARENT", None)):
         return _print_error("the supervisor is gone", 1)
+    title = _show_title(os.environ.pop("POOL_WORKER_TITLE", "")) if options.mode == "rpc" else None
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -36,7 +37,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except Exception as exc:  # noqa: BLE001 - the last edge: one clear line instead of a traceback
         return _report_failure(_root_cause(exc))
+    finally:
+        del title  # it was shown as long as this lived
     return code
+
+
+def _show_title(title: str) -> object | None:
+    """Be called by that title, for ``ps``; what must stay alive for it. None where it was given none, or cannot."""
+    if not title or sys.platform != "linux":
+        return None
+    from wire.process_title import ProcessText
+
+    text = ProcessText(ctypes.CDLL(None, use_errno=True))
+    try:
+        text.show_title(title)
+    except OSError:
+        return None  # a kernel without it: only the title is missing
+    return text
 
 
 def _run(options: "Options") -> int:

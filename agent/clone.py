@@ -10,28 +10,14 @@ import os
 import platform
 import signal
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Self
+
+from wire.process_title import ProcessText
 
 _CLONE_CALLS = {"x86_64": 56, "aarch64": 220}
 """Numbers of the system call ``clone``. (``clone3`` is the same everywhere, and refused in many containers.)"""
 _CLONE_PARENT, _CHILD_CLEARTID, _CHILD_SETTID = 0x8000, 0x200000, 0x1000000
-_PR_GET_TID_ADDRESS, _PR_SET_MM, _PR_SET_MM_MAP = 40, 35, 14
-_NO_FILE = 2**32 - 1
-
-
-class _MemoryMap(ctypes.Structure):
-    """``struct prctl_mm_map``."""
-
-    _fields_ = (
-        *((name, ctypes.c_uint64) for name in ("start_code", "end_code", "start_data", "end_data", "start_brk", "brk")),
-        *((name, ctypes.c_uint64) for name in ("start_stack", "arg_start", "arg_end", "env_start", "env_end", "auxv")),
-        *((name, ctypes.c_uint32) for name in ("auxv_size", "exe_fd")),
-    )
-
-
-_STAT_FIELDS = {"start_code": 26, "end_code": 27, "start_stack": 28, "start_data": 45, "end_data": 46, "start_brk": 47}
-"""Where /proc/self/stat has them, the first field being 1."""
+_PR_GET_TID_ADDRESS = 40
 
 
 class Cloner:
@@ -56,9 +42,8 @@ class Cloner:
         return cls(libc, number, address.value)
 
     def __init__(self, libc: ctypes.PyDLL, number: int, tid_address: int) -> None:
-        self._prctl, self._syscall = libc.prctl, libc.syscall
-        self._sbrk = libc.sbrk
-        self._sbrk.restype = ctypes.c_void_p
+        self._syscall = libc.syscall
+        self._text = ProcessText(libc)
         flags = _CLONE_PARENT | _CHILD_SETTID | _CHILD_CLEARTID | signal.SIGCHLD
         # the fourth argument on one machine is the fifth on the other, and what is not asked for is not read
         self._arguments = [ctypes.c_long(value) for value in (number, flags, 0, 0, tid_address, tid_address)]
@@ -67,7 +52,6 @@ class Cloner:
         self._after_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
         for hook in (self._before, self._after_in_parent, self._after_in_child):
             hook.restype = None
-        self._shown: ctypes.Array[ctypes.c_char] | None = None
 
     def fork(self) -> int:
         """Fork a process that our parent is the parent of; its pid, and 0 in it. Raises OSError."""
@@ -82,27 +66,7 @@ class Cloner:
 
     def show_as(self, argv: Iterable[str], env: Iterable[tuple[str, str]]) -> None:
         """Have /proc show these as this process's arguments and environment, as if exec had passed them. OSError."""
-        arguments = b"".join(os.fsencode(part) + b"\0" for part in argv)
-        variables = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in env)
-        shown = ctypes.create_string_buffer(arguments + variables)  # alive as long as this object
-        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-        places = {name: int(fields[place - 3]) for name, place in _STAT_FIELDS.items()}
-        start = ctypes.addressof(shown)
-        middle, end = start + len(arguments), start + len(arguments) + len(variables)
-        layout = _MemoryMap(
-            **places,
-            arg_start=start,
-            arg_end=middle,
-            env_start=middle,
-            env_end=end,
-            auxv=0,
-            auxv_size=0,
-            exe_fd=_NO_FILE,
-        )
-        while layout.brk != (brk := self._sbrk(0)):  # the end of the heap must be named too, and is not to be moved
-            layout.brk = brk
-            _check(self._prctl(_PR_SET_MM, _PR_SET_MM_MAP, ctypes.byref(layout), ctypes.sizeof(layout), 0))
-        self._shown = shown
+        self._text.show(argv, env)
 
 
 def _check(result: int) -> None:

@@ -7,7 +7,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ import msgspec
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
+from pool.prompt_files import prompt_files
 from pool.worker_interface import ProcessFacts, redacted
 from pool.worker_logs import LogChanges, WorkerLogs
 from profiles import DIALECTS, CapabilityProfile, allows_tool, worker_argv
@@ -33,6 +34,7 @@ from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
 from rpc.stderr_log import note_in_log
 from wire.log_file import ENDED
+from wire.process_title import TITLE_VARIABLE
 from wire.procfs import read_usage
 from wire.transcript_repair import TranscriptError, repair_transcript
 from wire.version import VERSION
@@ -206,8 +208,12 @@ class LocalLauncher:
         self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
     ) -> AsyncGenerator[LocalWorker, None]:
         """Start a worker; on leaving the block it is gone with all its descendants. Raises WorkerStartFailed."""
-        with self._agent_dir(worker_id, profile) as own_env, self._log(worker_id) as log:
-            spec = self._spec(worker_id, profile, own_env, log)
+        with (
+            self._agent_dir(worker_id, profile) as own_env,
+            self._log(worker_id) as log,
+            self._arguments(worker_id, profile) as argv,
+        ):
+            spec = self._spec(worker_id, profile, argv, own_env, log)
             forked = None if self._fork_server is None else await self._fork_server.start(spec)
             process = WorkerProcess.spawn(
                 spec,
@@ -264,16 +270,29 @@ class LocalLauncher:
         """How sure it is that no descendant of a worker survives it."""
         return self._guarantee
 
-    def _spec(self, worker_id: str, profile: CapabilityProfile, own_env: Mapping[str, str], log: Path) -> WorkerSpec:
-        sessions = self._make_directory("sessions", profile.agent)
+    def _arguments(self, worker_id: str, profile: CapabilityProfile) -> AbstractContextManager[tuple[str, ...]]:
+        """Its command line, with system prompts in files that live as long as it does."""
+        argv = worker_argv(profile, str(self._make_directory("sessions", profile.agent)))
+        return prompt_files(worker_id, profile, argv, self._make_directory("prompts"))
+
+    def _spec(
+        self,
+        worker_id: str,
+        profile: CapabilityProfile,
+        argv: tuple[str, ...],
+        own_env: Mapping[str, str],
+        log: Path,
+    ) -> WorkerSpec:
         marker = f"{self.instance}:{worker_id}"
         own_env = {**dict(profile.env), **own_env, _PARENT_VARIABLE: str(os.getpid())}
+        if profile.command == DIALECTS["native"].default_command:
+            own_env[TITLE_VARIABLE] = f"{worker_id} {profile.agent}"
         env = worker_environment(self.settings, self._base_env, own_env.items(), marker)
         return WorkerSpec(
             worker_id=worker_id,
             agent=profile.agent,
             marker=marker,
-            argv=worker_argv(profile, str(sessions)),
+            argv=argv,
             env=tuple(env.items()),
             cwd=profile.cwd,
             log_path=log,

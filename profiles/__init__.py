@@ -1,7 +1,7 @@
 """What a worker can do: capability profiles, their signatures, how they match, and the command line they start with."""
 
 from profiles.build import build_profile, workspace_of
-from profiles.command_line import allows_tool, worker_argv
+from profiles.command_line import allows_tool, prompt_arguments, worker_argv
 from profiles.dialects import DIALECTS
 from profiles.matching import MatchLevel, first_difference, match, surplus
 from profiles.profile import CapabilityProfile, Resources, SoftArgs, make_profile, with_soft
@@ -22,6 +22,7 @@ __all__ = [
     "first_difference",
     "make_profile",
     "match",
+    "prompt_arguments",
     "surplus",
     "with_soft",
     "worker_argv",

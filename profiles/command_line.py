@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +26,30 @@ def worker_argv(profile: CapabilityProfile, session_dir: str | None) -> tuple[st
     own_dir = None if "--session-dir" in profile.hard_args else session_dir
     session_args = () if own_dir is None else ("--session-dir", own_dir)
     return (*profile.command, *profile.hard_args, *_soft(profile), *_resources(profile), *session_args)
+
+
+_PROMPT_FLAGS = ("--system-prompt", "--append-system-prompt")
+
+
+def prompt_arguments(profile: CapabilityProfile) -> list[tuple[int, str]]:
+    """Where texts of system prompts stand in ``worker_argv``, and these texts: all users can read arguments.
+
+    Of the dialect's own program only: whether another one, or one on another machine, can read a file is not known.
+    """
+    traits = DIALECTS[profile.dialect]
+    size, own = len(traits.default_command), traits.default_command
+    program, *options = profile.command[:size] or ("",)
+    if not own or (Path(program).name, *options) != (Path(own[0]).name, *own[1:]):
+        return []
+    found = list[tuple[int, str]]()
+    words = enumerate(profile.hard_args, start=len(profile.command))
+    for _, word in words:
+        if word in _PROMPT_FLAGS:
+            at, value = next(words, (0, ""))
+            text = traits.prompt_text(value)
+            if text:
+                found.append((at, text))
+    return found
 
 
 def _soft(profile: CapabilityProfile) -> Iterator[str]:

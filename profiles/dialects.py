@@ -31,6 +31,10 @@ class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
     """The program's own tools; ``deny_tools`` is subtracted from them."""
     escape_prompt: Callable[[str], str]
     """Changes a system prompt so that the program does not read it as the name of a file."""
+    prompt_text: Callable[[str], str | None]
+    """The text of an argument that ``escape_prompt`` made; None for one that names a file."""
+    prompt_file: Callable[[str], str]
+    """The argument that has the program read a system prompt from the file of that absolute path."""
     bundled_flags: bool
     """Takes the bundled agent's flags: permissions, hooks, the model's server, its limits."""
     takes_client_tools: bool
@@ -82,6 +86,16 @@ _OF_ARGUMENTS = frozenset(
 """Settings that become flags or variables of the bundled agent and of pi, for which ACP has no words."""
 _OF_ACP = frozenset({"mode", "options", "auth_method", "mcp_servers", "resume"})
 
+
+def _text_after_at(argument: str) -> str | None:
+    return None if argument[:1] == "@" and argument[:2] != "@@" else argument.removeprefix("@")
+
+
+def _text_of_no_file(argument: str) -> str | None:
+    is_text = any(len(part.encode()) > _MAX_NAME_BYTES for part in argument.split("/"))
+    return argument.rstrip(" ") if is_text else None
+
+
 DIALECTS: dict[str, DialectTraits] = {
     "native": DialectTraits(
         # "inf": the pool ends a run that takes too long
@@ -93,6 +107,8 @@ DIALECTS: dict[str, DialectTraits] = {
         refused_settings=_OF_ACP,
         known_tools=("edit", "exec", "find", "grep", "ls", "process", "read", "todo", "write"),
         escape_prompt=_escape_leading_at,
+        prompt_text=_text_after_at,
+        prompt_file=lambda path: f"@{path}",
         bundled_flags=True,
         takes_client_tools=True,
         takes_mcp_servers=False,
@@ -115,6 +131,8 @@ DIALECTS: dict[str, DialectTraits] = {
         refused_settings=_OF_BUNDLED_AGENT | _OF_ACP | {"permission_mode"},
         known_tools=("bash", "edit", "find", "grep", "ls", "read", "write"),
         escape_prompt=_pad_to_no_file_name,
+        prompt_text=_text_of_no_file,
+        prompt_file=lambda path: path,
         bundled_flags=False,
         takes_client_tools=False,
         takes_mcp_servers=False,
@@ -137,6 +155,8 @@ DIALECTS: dict[str, DialectTraits] = {
         refused_settings=_OF_BUNDLED_AGENT | _OF_ARGUMENTS,
         known_tools=(),
         escape_prompt=lambda text: text,
+        prompt_text=lambda _argument: None,
+        prompt_file=lambda path: path,
         bundled_flags=False,
         takes_client_tools=False,
         takes_mcp_servers=True,

@@ -45,6 +45,20 @@ async def test_a_worker_inherits_what_is_let_through_its_profile_and_its_marker_
     assert "POOL_WORKER_PARENT" not in found
 
 
+async def test_a_spawned_worker_reads_its_prompt_from_a_file_that_is_gone_with_it(tmp_path: Path) -> None:
+    profiles = ProfilesSettings(agents={"main": AgentSettings(system_prompt="canary-prompt")})
+    launcher = LocalLauncher(data_dir=tmp_path / "data")
+    profile = build_profile(profiles, "main", "default", str(tmp_path))
+    async with Pool(PoolSettings(min=0, max=1), launcher=launcher) as pool, pool.lease("s", profile) as lease:
+        with trio.fail_after(25):
+            assert "canary-prompt" in (await lease.prompt("SYSTEM").wait()).text
+        (prompt,) = (tmp_path / "data" / "prompts").iterdir()
+        assert (prompt.stat().st_mode & 0o777, prompt.read_text()) == (0o600, "canary-prompt")
+        assert await trio.Path(f"/proc/{lease.pid}/cmdline").read_bytes() == b"pool: worker w1 main\0"
+    assert not prompt.exists()
+    launcher.close()
+
+
 async def test_transcripts_logs_and_directories_are_private(tmp_path: Path) -> None:
     data = tmp_path / "data"
     launcher = LocalLauncher(data_dir=data)

@@ -1,9 +1,20 @@
 """Command lines: the one that starts a worker, and what a front end's own says of the worker that it needs."""
 
+from typing import Any
+
 import pytest
 
 from errors import UsageError
-from profiles import AgentSettings, Resources, SoftArgs, allows_tool, make_profile, worker_argv
+from profiles import (
+    DIALECTS,
+    AgentSettings,
+    Resources,
+    SoftArgs,
+    allows_tool,
+    make_profile,
+    prompt_arguments,
+    worker_argv,
+)
 from profiles.command_line import read_flags
 from profiles.profile import with_arguments
 from tests.profiles.parts import profile
@@ -110,3 +121,31 @@ def test_further_arguments_leave_the_rest_of_the_profile_as_it_is() -> None:
     changed = with_arguments(plain, ["--plan"])
     assert (changed.hard_args, changed.secrets) == (("--plan",), plain.secrets)
     assert with_arguments(plain, []) == plain
+
+
+NATIVE, PI = DIALECTS["native"].default_command, ("/opt/bin/pi", "--mode", "rpc")
+LONG = "Be kind." + " " * 250
+
+
+@pytest.mark.parametrize(
+    ("dialect", "command", "hard_args", "texts"),
+    [
+        ("native", NATIVE, ("--no-tools", "--system-prompt", "Be kind."), ["Be kind."]),
+        ("native", NATIVE, ("--system-prompt", "@@home", "--append-system-prompt", "@file.md"), ["@home"]),
+        ("native", NATIVE, ("--system-prompt", "--append-system-prompt", "--no-tools"), ["--append-system-prompt"]),
+        ("native", NATIVE, ("--system-prompt", ""), []),
+        ("native", ("ssh", "far", "agent"), ("--system-prompt", "Be kind."), []),
+        ("pi", PI, ("--append-system-prompt", LONG), ["Be kind."]),
+        ("pi", PI, ("--append-system-prompt", "prompt.md"), []),
+        ("pi", ("docker", "run", "pi"), ("--append-system-prompt", LONG), []),
+        ("acp", ("agent",), ("--system-prompt", "Be kind."), []),
+    ],
+)
+def test_texts_of_system_prompts_are_found_where_a_file_can_take_their_place(
+    dialect: Any, command: tuple[str, ...], hard_args: tuple[str, ...], texts: list[str]
+) -> None:
+    made = make_profile(dialect=dialect, command=command, agent="main", role="default", hard_args=hard_args, cwd="/")
+    found = prompt_arguments(made)
+    assert [text for _, text in found] == texts
+    for at, text in found:
+        assert text in worker_argv(made, "/sessions")[at]

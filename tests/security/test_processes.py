@@ -15,6 +15,7 @@ from tests.security.people import powerless, run_python
 pytestmark = pytest.mark.process
 
 KEY = "canary-key-0001"
+PROMPT = "canary-prompt-0002"
 CLOSED = {"environ": "closed", "mem": "closed", "maps": "closed"}
 LOOK = """
 import sys
@@ -48,7 +49,7 @@ def look(pid: int) -> dict[str, str]:
 def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
     """One without rights of root's own, whose shell allows core dumps, with a worker that has been used."""
     place = tmp_path_factory.mktemp("p")
-    (place / "pool.toml").write_text(f'[agents.main]\nenv = {{ SOME_KEY = "{KEY}" }}\n')
+    (place / "pool.toml").write_text(f'[agents.main]\nsystem_prompt = "@@{PROMPT}"\nenv = {{ SOME_KEY = "{KEY}" }}\n')
     wrapper = ("sh", "-c", 'ulimit -Sc 1024; exec "$@"', "sh", *powerless())
     flags = ("--config", str(place / "pool.toml"), "--max", "1")
     with running_supervisor(place / "data", *flags, wrapper=wrapper) as running:
@@ -78,6 +79,20 @@ def test_s15_no_argument_of_a_supervisors_processes_holds_what_their_environment
             assert KEY.encode() not in line.read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
+
+
+def test_s15_no_argument_holds_a_system_prompt_which_the_worker_has_all_the_same(
+    supervisor: Supervisor, worker: int
+) -> None:
+    assert f"@{PROMPT}" in supervisor.prompt("a", "SYSTEM")
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert PROMPT.encode() not in line.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    (here,) = supervisor.status()["workers"]
+    assert Path(f"/proc/{worker}/cmdline").read_bytes() == f"pool: worker {here['id']} main\0".encode()
+    assert Path(f"/proc/{worker}/comm").read_text() == f"pool {here['id']} main"[:15] + "\n"
 
 
 def test_s13_an_attached_front_end_is_closed_too(supervisor: Supervisor) -> None:

@@ -186,7 +186,14 @@ def test_s16_a_worker_is_given_what_the_settings_let_through_and_nothing_else(ho
         environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
         names = {pair.partition("=")[0] for pair in environment if pair}
         assert {"OPENAI_API_KEY", "DB_PASSWORD", "PATH"} <= names
-        assert names <= {*PASSED, "OPENAI_API_KEY", "DB_PASSWORD", "POOL_WORKER_ID", "POOL_WORKER_PARENT"}
+        assert names <= {
+            *PASSED,
+            "OPENAI_API_KEY",
+            "DB_PASSWORD",
+            "POOL_WORKER_ID",
+            "POOL_WORKER_PARENT",
+            "POOL_WORKER_TITLE",
+        }
         assert not {HOOK_ENV, UNRELATED, OPERATOR} & {pair.partition("=")[2] for pair in environment}
     assert "SOME_OTHER_KEY" not in os.environ
 

@@ -1,0 +1,35 @@
+"""System prompts of a worker as private files: its arguments, which every user can read, hold their names."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from errors import WorkerStartFailed
+from profiles import DIALECTS, CapabilityProfile, prompt_arguments
+from wire.files import replace_file
+
+
+@contextmanager
+def prompt_files(
+    worker_id: str, profile: CapabilityProfile, argv: tuple[str, ...], directory: Path
+) -> Iterator[tuple[str, ...]]:
+    """``argv`` with its prompts in files of ``directory``, which are removed at the end. Raises WorkerStartFailed."""
+    words, written = list(argv), list[Path]()
+    try:
+        for at, text in prompt_arguments(profile):
+            path = (directory / f"{worker_id}-{at}.md").absolute()
+            _write(path, text)
+            written.append(path)
+            words[at] = DIALECTS[profile.dialect].prompt_file(str(path))
+        yield tuple(words)
+    finally:
+        for path in written:
+            path.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        replace_file(path, os.fsencode(text))
+    except OSError as exc:
+        raise WorkerStartFailed(f"the system prompt cannot be written to {path}: {exc.strerror}") from exc
