@@ -30,6 +30,7 @@ from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import SystemEventKind
 from router.source import peer_of
 from store.store import StoredDocuments
+from wire.terminal import with_last_words
 
 PRINCIPAL = "heartbeat"
 """Whose runs they are. Doors name their callers otherwise."""
@@ -156,7 +157,7 @@ def _beat_answer(outcome: RunOutcome) -> BeatAnswer:
         text=outcome.text,
         media=tuple(media.path for media in outcome.media),
         code="" if error is None else error.code,
-        message="" if error is None else error.message,
+        message="" if error is None else with_last_words(error.message, error.data.get("stderr_tail")),
         started=outcome.started_at is not None,
     )
 

@@ -16,6 +16,7 @@ from errors import (
 )
 from pool.records import ProfileRecord, SessionRecord, Waiter
 from pool.snapshot import PoolCounts
+from wire.terminal import last_words
 
 _MAX_NAMED_SESSIONS = 5
 """Sessions that an error names in its words."""
@@ -31,13 +32,20 @@ class PinnedSessions(NamedTuple):
 _NONE_PINNED = PinnedSessions()
 
 
-def saturated(figures: PoolCounts, why: str, retry_after: float, pins: PinnedSessions = _NONE_PINNED) -> PoolSaturated:
+def saturated(
+    figures: PoolCounts,
+    why: str,
+    retry_after: float,
+    pins: PinnedSessions = _NONE_PINNED,
+    stderr_tail: str | None = None,
+) -> PoolSaturated:
     """No worker, and no place to wait for one."""
     return PoolSaturated(
         f"{why}; try again in {retry_after:.1f} s ({figures}){_pinned(pins)}",
         retry_after=retry_after,
         figures=asdict(figures),
         pinned=list(pins.named),
+        stderr_tail=stderr_tail,
     )
 
 
@@ -45,7 +53,7 @@ def no_room(figures: PoolCounts, kind: ProfileRecord, retry_after: float) -> Poo
     """The room that a request was to take is gone, or its worker did not start."""
     last = kind.budget.last_error
     why = f"its worker did not start: {last}" if last else "the pool has no room left for another worker"
-    return saturated(figures, why, retry_after)
+    return saturated(figures, why, retry_after, stderr_tail=last.stderr_tail if last else None)
 
 
 def spawn_not_allowed(figures: PoolCounts, session: str) -> NoWorker:
@@ -127,6 +135,12 @@ def resume_failed(session: SessionRecord, cause: PoolError) -> ResumeFailed:
         transcript=session.transcript,
         stderr_tail=cause.stderr_tail,
     )
+
+
+def describe_end(error: PoolError) -> dict[str, str]:
+    """What a worker ended of, and what it ``said`` last on stderr where it said something."""
+    said = last_words(error.message, error.stderr_tail)
+    return {"error": str(error), **({} if said is None else {"said": said})}
 
 
 def _pinned(sessions: PinnedSessions) -> str:

@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from errors import UsageError
+from errors import PoolError, UsageError
 from pool.records import ProfileRecord, SessionRecord, Waiter, WorkerRecord
 from pool.snapshot import (
     MachineSnapshot,
@@ -19,6 +19,7 @@ from pool.state import PoolState
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 from profiles.matching import MatchLevel, first_difference, match
 from profiles.profile import CapabilityProfile
+from wire.terminal import with_last_words
 
 
 def snapshot(state: PoolState, now: float) -> MachineSnapshot:
@@ -178,5 +179,9 @@ def _profile(kind: ProfileRecord, now: float) -> ProfileSnapshot:
         waiting=kind.waiters,
         breaker=budget.state.value,
         retry_in=max(0.0, due - now),
-        last_error=str(budget.last_error) if budget.last_error else None,
+        last_error=_last_error(budget.last_error),
     )
+
+
+def _last_error(error: PoolError | None) -> str | None:
+    return None if error is None else with_last_words(error.message, error.stderr_tail)

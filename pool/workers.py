@@ -311,7 +311,7 @@ class Workers:
         state.remove_worker(worker)
         cause = exit_cause(worker)
         state.counters.exits[cause] += 1
-        state.notify("worker_exited", worker=worker.id, cause=cause, error=str(error))
+        state.notify("worker_exited", worker=worker.id, cause=cause, **rejections.describe_end(error))
         for session in (worker.session, worker.closing_session):
             if session is not None and session.worker is worker:
                 self.finish_parking(session)

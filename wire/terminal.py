@@ -157,6 +157,7 @@ EXIT_FAILED = 1
 
 _MAX_STDERR_LINES = 4
 """Lines of what a worker has said on stderr that may be shown with an error."""
+_MAX_SAID_CHARACTERS = 1_000
 _SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
@@ -177,13 +178,28 @@ def format_percent(value: float | None) -> str:
 
 def error_line(error: PoolError) -> str:
     """What went wrong, for one line on stderr: the message, the worker's last words, when to try again."""
-    line = "\n".join(clean(part) for part in error.message.splitlines())
-    said = _last_stderr_lines(error.stderr_tail or "")
-    if said and said[0] not in error.message:
-        line += f" (it last said: {clean(' '.join(said))})"
+    line = "\n".join(clean(part) for part in with_last_words(error.message, error.stderr_tail).splitlines())
     if error.retry_after is not None:
         line += f" (try again in {format_duration(error.retry_after)})"
     return line
+
+
+def with_last_words(message: str, stderr_tail: Any) -> str:
+    """The message of an error, with what its worker wrote to stderr last where the message does not have that."""
+    said = last_words(message, stderr_tail)
+    return message if said is None else f"{message} (it last said: {said})"
+
+
+def last_words(message: str, stderr_tail: Any) -> str | None:
+    """What a worker wrote to stderr last, on one line of at most 1,000 characters; None where the message has it.
+
+    ``stderr_tail``: that of the error's details, None where there is none.
+    """
+    said = _last_stderr_lines(stderr_tail) if isinstance(stderr_tail, str) else []
+    if not said or said[0] in message:
+        return None
+    words = " ".join(said)
+    return clean(words if len(words) <= _MAX_SAID_CHARACTERS else words[: _MAX_SAID_CHARACTERS - 1] + "…")
 
 
 def _last_stderr_lines(stderr_tail: str) -> list[str]:

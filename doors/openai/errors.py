@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from doors.http.errors import HttpError, code_of, headers_of, status_of
 from errors import AcquireTimeout, PoolClosed, PoolError, PoolSaturated, ProfileBroken, WorkerRefused
+from wire.terminal import with_last_words
 
 _CODES = {HTTPStatus.UNAUTHORIZED: "invalid_api_key"}
 _TYPES = {
@@ -83,7 +84,7 @@ def error_fields(error: PoolError) -> dict[str, Any]:
     usual = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
     param = error.details.get("param")
     return {
-        "message": error.message,
+        "message": with_last_words(error.message, error.stderr_tail),
         "type": _TYPES.get(status, usual),
         "param": param if isinstance(param, str) else None,
         "code": _ERROR_CODES.get(type(error)) or _CODES.get(status) or code_of(error),

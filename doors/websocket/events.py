@@ -16,6 +16,7 @@ from doors.websocket.peer import Audience
 from wire.call_page import CallPage
 from wire.events import EventType
 from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView, omit_none
+from wire.terminal import with_last_words
 
 _encode = msgspec.json.Encoder().encode
 
@@ -180,9 +181,10 @@ def _done(moment: EventContext, _kind: str, data: msgspec.Raw, said: str | None)
         ended = {"phase": "end", "aborted": True, **ended}
         chat = {"state": "aborted", **({"message": _message(moment, said)} if said else {})}
     else:
-        ended = {"phase": "error", "error": event.error.message, "code": event.error.code, **ended}
+        why = with_last_words(event.error.message, event.error.data.get("stderr_tail"))
+        ended = {"phase": "error", "error": why, "code": event.error.code, **ended}
         kind = "timeout" if event.reason == "timeout" else "unknown"
-        chat = {"state": "error", "errorMessage": event.error.message, "errorKind": kind}
+        chat = {"state": "error", "errorMessage": why, "errorKind": kind}
     payload = _encode({**_chat_head(moment), **chat, "stopReason": event.reason})
     return [_agent_event(moment, "lifecycle", ended), OutboundEvent("chat", payload)]
 

@@ -38,7 +38,7 @@ def test_sessions_remember_and_the_status_agrees_with_the_process_table(supervis
     assert ("hello" in recalled, "good morning" in recalled) == (True, False)
     status = supervisor.status()
     children = [(child.pid, child.cmdline()) for child in psutil.Process(supervisor.pid).children()]
-    workers = [pid for pid, words in children if "agent" in words or words[0].startswith("pool: worker ")]
+    workers = [pid for pid, words in children if "agent" in words or words[:2] == ["pool:", "worker"]]
     assert {worker["pid"] for worker in status["workers"]} == set(workers)
     assert status["pool"]["total"] == len(workers) <= 3
     counters = status["counters"]
