@@ -44,6 +44,27 @@ def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_a_supervisor_in_the_background_goes_as_it_says(tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_RUNTIME_DIR": ""}
+
+    def pool(*words: str) -> str:
+        done = subprocess.run(
+            [*POOL, *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=90, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run, *others = commands_of(README, "pool run --detach")
+    pool(*run[1:])
+    try:
+        pool("prompt", "-s", "a", "x")  # then there is a worker
+        said = [pool(*words[1:]) for words in others]
+        assert ["started" in said[0], "ready" in said[1], "-> 6" in said[2]] == [True] * 3
+    finally:
+        pool("stop")
+
+
+@pytest.mark.process
 def test_runs_and_events_go_as_they_say(supervisor: Supervisor) -> None:
     printed = [command(supervisor, *words[1:]) for words in commands_of(README, "pool prompt -s bob")]
     assert [done.stderr for done in printed] == [""] * len(printed)
