@@ -30,6 +30,7 @@ from gateway.methods.operator import LogPage
 from gateway.methods.table import MethodTable
 from pool import LocalLauncher, Pool
 from pool.agent_records import DOCUMENT_KIND, AgentRecords
+from pool.prompt_files import PROMPT_DIR, remove_leftover_prompts
 from pool.worker_logs import LogChanges
 from rpc.guard import supervise_guard
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
@@ -87,6 +88,7 @@ class Supervisor:
         """Clean up after the previous supervisor, serve until stopped, leave no process behind."""
         state_file = self._data_dir / "workers.json"
         await self._sweep_previous(state_file)
+        remove_leftover_prompts(self._data_dir / PROMPT_DIR)
         launcher = LocalLauncher(
             self._settings.rpc,
             data_dir=self._data_dir,

@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
-from pool.prompt_files import prompt_files
+from pool.prompt_files import PROMPT_DIR, prompt_files
 from pool.worker_interface import ProcessFacts, redacted
 from pool.worker_logs import LogChanges, WorkerLogs
 from profiles import DIALECTS, CapabilityProfile, allows_tool, worker_argv
@@ -273,7 +273,7 @@ class LocalLauncher:
     def _arguments(self, worker_id: str, profile: CapabilityProfile) -> AbstractContextManager[tuple[str, ...]]:
         """Its command line, with system prompts in files that live as long as it does."""
         argv = worker_argv(profile, str(self._make_directory("sessions", profile.agent)))
-        return prompt_files(worker_id, profile, argv, self._make_directory("prompts"))
+        return prompt_files(worker_id, profile, argv, self._make_directory(PROMPT_DIR))
 
     def _spec(
         self,

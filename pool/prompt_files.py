@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from errors import WorkerStartFailed
 from profiles import DIALECTS, CapabilityProfile, prompt_arguments
 from wire.files import replace_file
+
+PROMPT_DIR = "prompts"
+"""Where they lie in the data directory."""
 
 
 @contextmanager
@@ -26,6 +29,13 @@ def prompt_files(
     finally:
         for path in written:
             path.unlink(missing_ok=True)
+
+
+def remove_leftover_prompts(directory: Path) -> None:
+    """Remove what workers of a killed supervisor left; call it when none of them is left."""
+    for path in directory.glob("*.md"):
+        with suppress(OSError):  # not a file of ours
+            path.unlink()
 
 
 def _write(path: Path, text: str) -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from app.child import run_command
 from doors.control.client import ControlClient
-from errors import NoSupervisor, PoolClosed, PoolError
-from settings.problems import SettingsError
+from errors import NoSupervisor, PoolClosed, PoolError, SettingsRefused
 from tests.acceptance.supervisor import Lives, Supervisor, gated, running_supervisor, tool
 
 pytestmark = pytest.mark.process
@@ -166,7 +165,7 @@ def test_other_settings_are_taken_up_by_a_hang_up_and_those_that_cannot_be_meant
             supervisor.wait_for_log("reload_refused", number)
             refused = supervisor.logged("reload_refused")[-1]
             assert (refused["level"], words in refused["reason"]) == ("warning", True)
-            with pytest.raises(SettingsError, match=words):
+            with pytest.raises(SettingsRefused, match=words):
                 supervisor.call("reload")
         assert supervisor.status()["pool"]["max"] == 4
         assert "New words." in supervisor.prompt("o1", "SYSTEM", "-a", "ops")

@@ -11,7 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from app.host import ServiceManager, watchdog_interval
+from app.detach import take_ready_fd
+from app.host import ServiceManager, service_unit, watchdog_interval
 from errors import UsageError
 
 
@@ -143,3 +144,35 @@ def test_only_the_process_that_is_watched_feeds_the_watchdog(
 def test_an_interval_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="WATCHDOG_USEC"):
         watchdog_interval({"WATCHDOG_USEC": text}, 17)
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "unit"),
+    [
+        ("0::/system.slice/agent-pool.service\n", {"unit": "agent-pool.service", "manager": "system"}),
+        ("12:pids:/x.service\n0::/system.slice/a.service/pool-1\n", {"unit": "a.service", "manager": "system"}),
+        (
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/b.service\n",
+            {"unit": "b.service", "manager": "user"},
+        ),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/a.scope\n", None),
+        ("0::/\n", None),
+        ("", None),
+    ],
+)
+def test_the_unit_that_a_process_is_stands_in_its_cgroup(cgroup: str, unit: dict[str, str] | None) -> None:
+    assert service_unit(cgroup) == unit
+
+
+def test_who_waits_in_the_background_is_told_once_and_no_child_inherits_it(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    env = {"POOL_READY_FD": str(writing)}
+    os.set_inheritable(writing, True)  # noqa: FBT003  # positional-only
+    with ServiceManager({}, ready_fd=take_ready_fd(env)) as service:
+        assert env == {}
+        assert not os.get_inheritable(writing)
+        service.ready()
+        service.ready()
+    with os.fdopen(reading, "rb") as pipe:
+        assert pipe.read() == b"ready"
+    assert take_ready_fd({"POOL_READY_FD": str(writing)}) is None, "one that is closed is of an earlier life"

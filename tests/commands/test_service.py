@@ -5,6 +5,8 @@ import plistlib
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,7 +20,8 @@ from commands.service_units import (
     served_directory,
     systemd_unit,
 )
-from errors import UsageError
+from commands.supervisor import restart_supervisor
+from errors import PoolError, UsageError
 
 SPEC = ServiceSpec(
     name="agent-pool",
@@ -149,6 +152,16 @@ def test_a_manager_that_refuses_is_quoted(machine: Machine, monkeypatch: pytest.
     failed = machine.pool("install", "--data-dir", str(machine.place / "data"))
     assert failed.exit_code == 1
     assert "`systemctl --user daemon-reload` failed: ActiveState=active" in failed.stderr
+
+
+def test_a_restart_of_a_service_is_its_managers(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = {"unit": "agent-pool.service", "manager": "user"}
+    client: Any = SimpleNamespace(call=lambda *_, **__: {"restarting": False, "service": service, "waits_for": []})
+    restart_supervisor(client, None)
+    assert machine.asked() == ["--user restart agent-pool.service"]
+    monkeypatch.setenv("FAKE_CODE", "1")
+    with pytest.raises(PoolError, match=r"`systemctl --user restart agent-pool\.service` failed with code 1"):
+        restart_supervisor(client, None)
 
 
 @pytest.mark.parametrize(

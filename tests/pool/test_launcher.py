@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from pool.launcher import LocalLauncher
+from pool.prompt_files import remove_leftover_prompts
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import AgentSettings, ProfilesSettings, build_profile
@@ -57,6 +58,9 @@ async def test_a_spawned_worker_reads_its_prompt_from_a_file_that_is_gone_with_i
         assert await trio.Path(f"/proc/{lease.pid}/cmdline").read_bytes() == b"pool: worker w1 main\0"
     assert not prompt.exists()
     launcher.close()
+    prompt.write_text("of a supervisor that was killed")
+    remove_leftover_prompts(prompt.parent)
+    assert not prompt.exists()
 
 
 async def test_transcripts_logs_and_directories_are_private(tmp_path: Path) -> None:
