@@ -77,7 +77,9 @@ def test_a_restart_drains_and_starts_the_same_command_in_the_same_process(place:
         with running_supervisor(place.data, "--max", "3") as supervisor:
             _restart(place, supervisor.pid)
             supervisor.wait_for_log("ready", 2)
-            supervisor.signal(signal.SIGHUP)  # it is not ignored, and ends nothing
+            supervisor.socket.unlink()
+            supervisor.signal(signal.SIGHUP)  # it is not ignored, as the first life left it
+            supervisor.wait_for_log("socket_bound_anew")
             supervisor.prompt("a", "hello again")
             supervisor.signal(signal.SIGTERM)
             assert supervisor.wait() == 0
