@@ -5,7 +5,7 @@ for what the supervisor notes: when the worker was started, and how it ended. A 
 renamed to ``NAME.1``. Files are read as they are; no supervisor need run.
 """
 
-import calendar
+import datetime as dt
 import os
 import re
 import time
@@ -207,7 +207,7 @@ def _not_before(lines: list[LogLine], since: float) -> list[LogLine]:
 
 def _seconds(text: bytes, milliseconds: bytes) -> float | None:
     try:
-        return calendar.timegm(time.strptime(text.decode(), "%Y-%m-%dT%H:%M:%S")) + int(milliseconds) / 1000
+        return dt.datetime.fromisoformat(f"{text.decode()}+00:00").timestamp() + int(milliseconds) / 1000
     except (ValueError, OverflowError):
         return None
 
