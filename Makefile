@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
 # One more than there are cores: tests wait for processes. In the order of their folders the long files come first.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
@@ -39,7 +40,10 @@ ACP_PACKAGES_sdk-2.4.0 := @agentclientprotocol/sdk@2.4.0
 ACP_RUN_sdk-2.4.0 := ../../$(ACP_NODE)/node
 UV_VERSION := 0.13.9
 PIP_AUDIT_VERSION := 2.10.1
+# What runs the pool, and what is developed with besides.
 LOCK := requirements.lock
+DEV_LOCK := requirements-dev.lock
+COMPILE = pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url $(UPGRADE)
 
 # Tests start hundreds of processes: without bytecode each of them compiles the project again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,16 +54,28 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml $(LOCK)
+# What a lock file names, each package on a line: on a slow line this takes a minute.
+define install
+	@echo "Installing what $(1) names into $(VENV):"
+	@{ PYTHONUNBUFFERED=1 $(BIN)/pip install --disable-pip-version-check --no-input --progress-bar off --require-hashes --only-binary :all: \
+		--requirement $(1); echo "status $$?"; } | \
+		awk '/^(Collecting|Processing) / { sub(/.*\//, "", $$2); print "  " $$2; fflush() } /^Installing / { print "  unpacking"; fflush() } /^status / { exit $$2 }'
+endef
+
+$(RUNTIME): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "pool needs Python 3.11 or newer; set PYTHON=/path/to/python3")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 		echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement $(LOCK)
+	$(call install,$(LOCK))
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP) ## Start a supervisor, run prompts over several sessions, kill a worker, show the status, stop
+$(STAMP): $(RUNTIME) $(DEV_LOCK)
+	$(call install,$(DEV_LOCK))
+	@touch $@
+
+demo: $(RUNTIME) ## Start a supervisor, run prompts over several sessions, kill a worker, show the status, stop
 	$(BIN)/pool demo
 
 test: $(STAMP) pi ## Run the whole suite, the tests against the real pi included where node and npm are there
@@ -152,12 +168,13 @@ test-acp: $(STAMP) acp-agents ## Run every test that drives a real ACP agent; wh
 	@mv $@.new $@
 
 # What is locked stays as it is, but for what pyproject.toml asks otherwise; `make lock UPGRADE=--upgrade` takes the newest.
-lock: .cache/uv-$(UV_VERSION)/bin/uv ## Bring requirements.lock, with a hash of every file, in line with pyproject.toml
-	$< pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-		$(UPGRADE) --extra dev --output-file $(LOCK) pyproject.toml
+# What is only developed with is in a file of its own, in line with the other.
+lock: .cache/uv-$(UV_VERSION)/bin/uv ## Bring the lock files, with a hash of every file, in line with pyproject.toml
+	$< $(COMPILE) --group build --output-file $(LOCK) pyproject.toml
+	$< $(COMPILE) --group dev --constraint $(LOCK) --output-file $(DEV_LOCK) pyproject.toml
 
 audit: .cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit ## Ask whether what is locked has known vulnerabilities; fails where the service cannot be reached
-	$< --strict --progress-spinner off --disable-pip --require-hashes --requirement $(LOCK)
+	$< --strict --progress-spinner off --disable-pip --require-hashes --requirement $(DEV_LOCK)
 
 .cache/uv-$(UV_VERSION)/bin/uv:
 	$(PYTHON) -m venv .cache/uv-$(UV_VERSION)

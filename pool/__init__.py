@@ -6,6 +6,8 @@ The names below are imported when they are first used: reading the pool's settin
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wire.version import VERSION
+
 if TYPE_CHECKING:
     from pool.launcher import LocalLauncher
     from pool.lease import Lease, PromptStream
@@ -13,7 +15,18 @@ if TYPE_CHECKING:
     from pool.shell import Pool
     from pool.statistics import PoolStatistics
 
-__all__ = ["Lease", "LocalLauncher", "Pool", "PoolSettings", "PoolStatistics", "Prewarm", "PromptStream"]
+__version__ = VERSION
+
+__all__ = [
+    "Lease",
+    "LocalLauncher",
+    "Pool",
+    "PoolSettings",
+    "PoolStatistics",
+    "Prewarm",
+    "PromptStream",
+    "__version__",
+]
 
 _EXPORT_MODULES = {
     "Lease": "pool.lease",

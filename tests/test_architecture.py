@@ -8,10 +8,13 @@ import sys
 import tomllib
 import zipfile
 from collections import Counter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.house import FLOORS, ROOT, WORKSHOPS, files, imports_of, modules_of, rooms, tree_of
 
@@ -29,6 +32,9 @@ NOT_FOR = {
 
 GROUND_FLOOR = {"msgspec", "errors", "wire"}
 """What the ground floor and its own rooms may import beside the standard library."""
+
+ENTRIES = {"pool/__main__.py": "cli"}
+"""Modules that lie in a room for the sake of their name: they only start what is named."""
 
 WITHOUT_A_CLOCK = (
     "profiles",
@@ -111,8 +117,14 @@ def test_every_room_has_its_floor() -> None:
 def test_a_room_imports_only_from_the_floors_below_it(room: str) -> None:
     ours = rooms() | WORKSHOPS
     allowed = allowed_imports(room)
-    wrong = [found for path in modules_of(room) for found in imports_of(path) if found.top in ours - allowed]
+    inside = [path for path in modules_of(room) if str(path.relative_to(ROOT)) not in ENTRIES]
+    wrong = [found for path in inside for found in imports_of(path) if found.top in ours - allowed]
     assert [str(found) for found in wrong] == []
+
+
+@pytest.mark.parametrize(("entry", "room"), ENTRIES.items())
+def test_an_entry_only_starts_its_program(entry: str, room: str) -> None:
+    assert [found.module for found in imports_of(ROOT / entry)] == [room]
 
 
 def test_the_gateway_knows_nothing_of_the_methods_that_call_it() -> None:
@@ -266,6 +278,13 @@ def test_nothing_mentions_a_place_outside_the_project() -> None:
     outside = re.compile(rb"\.\./shared|(?<![\w.*])/(?:work|root)/")
     found = [path for path in files() if outside.search(path.read_bytes())]
     assert [str(path.relative_to(ROOT)) for path in found] == []
+
+
+def test_every_package_that_is_imported_is_declared_and_the_other_way_round() -> None:
+    declared = {canonicalize_name(Requirement(text).name) for text in project()["project"]["dependencies"]}
+    tops = {found.top for path in modules_of(*rooms()) for found in imports_of(path)}
+    homes = packages_distributions()
+    assert {canonicalize_name(homes.get(top, [top])[0]) for top in tops - rooms() - sys.stdlib_module_names} == declared
 
 
 def test_the_wheels_list_of_rooms_is_the_house() -> None:

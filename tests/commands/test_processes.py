@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from app.child import SupervisorProcess
+from pool import __version__
 
 pytestmark = pytest.mark.process
 
@@ -42,6 +43,12 @@ def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SupervisorP
     """One for all tests that do not end it."""
     with SupervisorProcess(tmp_path_factory.mktemp("p"), ECHO) as running:
         yield running
+
+
+def test_the_package_is_the_command_and_knows_its_version() -> None:
+    command = [sys.executable, "-P", "-m", "pool", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.stdout, done.stderr) == (f"pool, version {__version__}\n", "")
 
 
 def test_a_second_supervisor_is_told_who_is_first_which_is_found_by_its_data_directory(

@@ -11,7 +11,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-LOCK = (ROOT / "requirements.lock").read_text()
+LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "requirements-dev.lock")}
+"""What runs the pool, and what is developed with besides."""
 
 
 def read_lock(text: str) -> dict[str, tuple[Requirement, list[str]]]:
@@ -24,46 +25,66 @@ def read_lock(text: str) -> dict[str, tuple[Requirement, list[str]]]:
     return entries
 
 
-ENTRIES = read_lock(LOCK)
+ENTRIES = {name: read_lock(text) for name, text in LOCKS.items()}
+VERSIONS = {
+    lock: {name: str(requirement.specifier).removeprefix("==") for name, (requirement, _) in entries.items()}
+    for lock, entries in ENTRIES.items()
+}
 
 
-VERSIONS = {name: str(requirement.specifier).removeprefix("==") for name, (requirement, _) in ENTRIES.items()}
-
-
-def asked_for() -> list[str]:
+def asked_for() -> list[tuple[str, str]]:
+    """Each requirement of pyproject.toml with the lock file that must have it."""
     document: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    project = document["project"]
-    return [*project["dependencies"], *project["optional-dependencies"]["dev"], *document["build-system"]["requires"]]
+    groups = document["dependency-groups"]
+    runtime = [*document["project"]["dependencies"], *document["build-system"]["requires"], *groups["build"]]
+    rest = [text for group in groups.values() for text in group if isinstance(text, str)]
+    return [("requirements.lock", text) for text in runtime] + [("requirements-dev.lock", text) for text in rest]
 
 
-@pytest.mark.parametrize("text", asked_for())
-def test_s80_the_lock_has_what_the_project_asks_for_in_a_version_that_it_takes(text: str) -> None:
+@pytest.mark.parametrize(("lock", "text"), asked_for())
+def test_s80_the_lock_has_what_the_project_asks_for_in_a_version_that_it_takes(lock: str, text: str) -> None:
     """Where this fails: make lock."""
     wanted = Requirement(text)
-    assert wanted.specifier.contains(VERSIONS[canonicalize_name(wanted.name)])
+    assert wanted.specifier.contains(VERSIONS[lock][canonicalize_name(wanted.name)])
 
 
-def test_s80_every_package_is_pinned_with_hashes_and_from_no_place_of_its_own() -> None:
-    assert len(ENTRIES) > len(asked_for())
-    for name, (requirement, hashes) in ENTRIES.items():
+def test_s80_what_is_developed_with_has_what_runs_the_pool_in_the_same_versions() -> None:
+    """Where this fails: make lock."""
+    assert VERSIONS["requirements.lock"].items() <= VERSIONS["requirements-dev.lock"].items()
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_s80_every_package_is_pinned_with_hashes_and_from_no_place_of_its_own(lock: str) -> None:
+    assert len(ENTRIES[lock]) > 20
+    for name, (requirement, hashes) in ENTRIES[lock].items():
         assert re.fullmatch(r"==[^,*]+", str(requirement.specifier)), name
         assert hashes, name
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), name
         assert requirement.url is None
-    assert not re.search(r"://|^\s*-(?!-hash=)", LOCK, re.MULTILINE)
+    assert not re.search(r"://|^\s*-(?!-hash=)", LOCKS[lock], re.MULTILINE)
 
 
 def test_s80_what_is_installed_here_is_what_is_locked() -> None:
     """Where this fails: make -B .venv/.installed."""
-    here = {name: VERSIONS[name] for name, (requirement, _) in ENTRIES.items() if requirement.marker is None}
+    locked = ENTRIES["requirements-dev.lock"]
+    everywhere = [name for name, (requirement, _) in locked.items() if requirement.marker is None]
+    here = {name: VERSIONS["requirements-dev.lock"][name] for name in everywhere}
     assert {name: version(name) for name in here} == here
 
 
 def test_s80_make_installs_the_locked_files_and_nothing_besides() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    recipe = re.search(r"^\$\(STAMP\):(.*)\n((?:\t.*\n)+)", makefile, re.MULTILINE)
-    assert recipe is not None
-    assert "$(LOCK)" in recipe[1]
-    locked, own = [line for line in recipe[2].splitlines() if "pip install" in line]
-    assert {"--require-hashes", "--only-binary", "$(LOCK)"} <= set(locked.split())
+    installing = [line for line in makefile.splitlines() if "pip install" in line and ".cache/" not in line]
+    locked, own = installing
+    assert {"--require-hashes", "--only-binary", ":all:"} <= set(locked.split())
     assert {"--no-deps", "--no-build-isolation", "."} <= set(own.split())
+    assert re.findall(r"\$\(call install,\$\((\w+)\)\)", makefile) == ["LOCK", "DEV_LOCK"]
+
+
+def test_s80_the_demo_installs_only_what_runs_it() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^demo: \$\(RUNTIME\) ", makefile, re.MULTILINE)
+    recipe = re.search(r"^\$\(RUNTIME\): .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert recipe is not None
+    assert "DEV_LOCK" not in recipe[1]
+    assert "pytest" not in VERSIONS["requirements.lock"]
