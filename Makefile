@@ -50,7 +50,7 @@ COMPILE = pip compile --quiet --universal --python-version 3.11 --generate-hashe
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system test-pythons test-wheel check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock audit clean
+.PHONY: help demo test test-system test-pythons test-lowest test-wheel check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -100,6 +100,15 @@ test-pythons: ## The whole suite on each of PYTHONS, those from 3.11 to 3.14 tha
 		echo "Python $$version"; \
 		$(MAKE) --no-print-directory test PYTHON=$$python VENV=.cache/venv-$$version || exit 1; \
 	done
+
+LOWEST := .cache/venv-lowest
+
+# The oldest dependencies are put over the locked ones, of which what is only developed with stays.
+test-lowest: .cache/uv-$(UV_VERSION)/bin/uv ## The whole suite with the oldest dependencies that pyproject.toml takes
+	@$(MAKE) --no-print-directory $(LOWEST)/.installed VENV=$(LOWEST)
+	$< pip compile --quiet --resolution lowest-direct --python-version 3.11 --no-header --output-file $(LOWEST)/lowest.txt pyproject.toml
+	$< pip install --quiet --python $(LOWEST)/bin/python --requirement $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pytest $(PYTEST_JOBS) --deselect tests/security/test_lock.py
 
 test-wheel: .cache/uv-$(UV_VERSION)/bin/uv ## Install the wheel by uv, pip and pipx on each of PYTHONS, and run the demo; with the oldest dependencies too
 	UV=$< .ci/wheel $(PYTHONS)
