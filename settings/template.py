@@ -3,10 +3,7 @@
 A line of ``#`` and a key shows a default, set by uncommenting it; ``# `` starts prose.
 """
 
-import ast
 import enum
-import inspect
-import itertools
 import re
 import textwrap
 from collections.abc import Iterator
@@ -17,12 +14,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 import tomli_w
 
+from settings.description import default_of, entry_of, first_paragraph, own_fields, tables, texts_of
 from settings.problems import is_struct, unwrap
 from wire.units import ByteCount, Seconds
 
 _WIDTH = 100
-_SAMPLE_NAMES = {"agents": "main", "roles": "default"}
-"""Entries that exist without being named, so that naming them changes nothing."""
 _TIMES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"), (0.001, "ms"))
 _SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -33,8 +29,8 @@ def render_template(root: type[msgspec.Struct]) -> str:
     lines = [*_prose("Settings of pool. A line such as #key = value shows a default: remove the # to change it.")]
     lines += _prose('Times are written "500ms", "30s", "5m", "2h" or "1d", sizes "64KiB", "10MB" or "1GiB".')
     lines += _keys(root, ())
-    for path, kind in _tables(root, ()):
-        lines += ["", "", *_prose(_first_paragraph(kind)), f"[{'.'.join(path)}]", *_keys(kind, path)]
+    for path, kind in tables(root, ()):
+        lines += ["", "", *_prose(first_paragraph(kind)), f"[{'.'.join(path)}]", *_keys(kind, path)]
     return "\n".join(lines) + "\n"
 
 
@@ -81,35 +77,21 @@ def inline_key(key: str) -> str:
 # --- tables and keys --------------------------------------------------------------------------------------------------
 
 
-def _tables(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every table below one, with its struct."""
-    for field in msgspec.structs.fields(kind):
-        place = (*path, field.encode_name)
-        inner = unwrap(field.type)
-        if _is_table(field):
-            yield place, inner
-            yield from _tables(inner, place)
-        elif _has_sample(field):
-            yield (*place, _SAMPLE_NAMES[field.encode_name]), _entry_of(inner, dict)
-
-
 def _keys(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[str]:
     """The lines of the keys that stand in the table itself."""
-    texts = _texts(kind)
-    for field in msgspec.structs.fields(kind):
+    texts = texts_of(kind)
+    for field in own_fields(kind):
         inner = unwrap(field.type)
-        if _is_table(field) or _has_sample(field) or _is_per_entry(field):
-            continue
         yield ""
         yield from _prose(texts.get(field.name, ""))
         yield from _choices(inner)
         yield from _entry_example(".".join((*path, field.encode_name)), inner)
-        yield f"{'# ' if _default(field) is None else '#'}{_line(field)}"
+        yield f"{'# ' if default_of(field) is None else '#'}{_line(field)}"
 
 
 def _line(field: msgspec.structs.FieldInfo) -> str:
     """A key with its default, or with an example where it has none."""
-    default = _default(field)
+    default = default_of(field)
     if default is None or default is msgspec.NODEFAULT:
         why = "needed" if default is msgspec.NODEFAULT else "unset by default"
         return f"{field.encode_name} = {inline_value(_example(field.type))} ({why})"
@@ -120,7 +102,7 @@ def _choices(kind: Any) -> Iterator[str]:
     if get_origin(kind) is Literal:
         yield from _prose(f"One of: {', '.join(get_args(kind))}.")
     elif isinstance(kind, type) and issubclass(kind, enum.Enum):
-        texts = _texts(kind)
+        texts = texts_of(kind)
         yield "# One of:"
         for member in kind:
             yield from _prose(f"{member.value}: {texts.get(member.name, '')}".removesuffix(": "), indent="  ")
@@ -128,12 +110,12 @@ def _choices(kind: Any) -> Iterator[str]:
 
 def _entry_example(name: str, kind: Any) -> Iterator[str]:
     """What one entry of a list or a table of structs may say."""
-    entry = _entry_of(kind, list) or _entry_of(kind, dict)
+    entry = entry_of(kind, list) or entry_of(kind, dict)
     if entry is None:
         return
-    header = f"[[{name}]]" if _entry_of(kind, list) else f"[{name}.NAME]"
-    yield from _prose(f"An entry, {header}: {_first_paragraph(entry)}")
-    texts = _texts(entry)
+    header = f"[[{name}]]" if entry_of(kind, list) else f"[{name}.NAME]"
+    yield from _prose(f"An entry, {header}: {first_paragraph(entry)}")
+    texts = texts_of(entry)
     for field in msgspec.structs.fields(entry):
         yield from _prose(f"{_line(field)} # {texts.get(field.name, '')}".removesuffix(" # "), indent="  ")
 
@@ -175,31 +157,6 @@ def _minimum(kind: Any) -> Any:
     return next((bound for bound in found if bound is not None), None)
 
 
-def _is_table(field: msgspec.structs.FieldInfo) -> bool:
-    """Whether the field has a table of its own; a struct that is unset by default has none."""
-    return is_struct(unwrap(field.type)) and field.default is not None
-
-
-def _has_sample(field: msgspec.structs.FieldInfo) -> bool:
-    """Whether the field holds tables by name, one of which can be shown without changing anything."""
-    return field.encode_name in _SAMPLE_NAMES and _entry_of(unwrap(field.type), dict) is not None
-
-
-def _is_per_entry(field: msgspec.structs.FieldInfo) -> bool:
-    """Whether the field stands inside each of the entries by name; the table for all of them says so."""
-    return ".*." in field.encode_name
-
-
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-
-
-def _entry_of(kind: Any, container: type) -> type[msgspec.Struct] | None:
-    """The struct that a list or the values of a table hold; None where they hold something else."""
-    entry = unwrap(get_args(kind)[-1]) if get_origin(kind) is container else None
-    return entry if is_struct(entry) else None
-
-
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
@@ -212,29 +169,3 @@ def _prose(text: str, indent: str = "") -> list[str]:
         for each in paragraphs
         for line in textwrap.wrap(" ".join(each.split()), _WIDTH, initial_indent=indent, subsequent_indent=hanging)
     ]
-
-
-def _first_paragraph(kind: type) -> str:
-    return inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
-
-
-def _texts(kind: type) -> dict[str, str]:
-    """The text below each field of a class, those of its bases included; Python itself does not keep them."""
-    found: dict[str, str] = {}
-    for owner in reversed(kind.__mro__):
-        if owner.__module__.partition(".")[0] not in ("builtins", "enum", "msgspec"):
-            found |= _texts_in(ast.parse(textwrap.dedent(inspect.getsource(owner))))
-    return found
-
-
-def _texts_in(tree: ast.Module) -> dict[str, str]:
-    found = {}
-    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-    for pair in itertools.pairwise(body):
-        match pair:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
-                ast.Expr(value=ast.Constant(value=text)),
-            ):
-                found[name] = inspect.cleandoc(str(text))
-    return found

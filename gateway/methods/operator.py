@@ -180,6 +180,10 @@ class OperatorMethods:
         """Take nothing new, let turns end, stop all workers."""
         return {"drained": await self._pool.drain(params.timeout)}
 
+    def config(self, _params: EmptyRequest, _caller: Caller) -> Any:
+        """The settings that hold, in the shape of their file, secrets hidden."""
+        return {"config": self._supervisor.config()}
+
     async def log_tail(self, params: LogTailRequest, _caller: Caller) -> LogPage:
         """The latest lines of the supervisor's log."""
         return self._supervisor.log_tail(params.cursor, params.limit, params.max_bytes)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import msgspec
@@ -23,10 +24,13 @@ from gateway.requests import (
     SendRequest,
     SessionRequest,
 )
+from gateway.sessions.admin import SessionView
 from heartbeat.cron.requests import CronAdd, CronList, CronName
 from heartbeat.records import BeatReport
 from heartbeat.wake import WakeReason
 from pool.agent_records import ProgramRecord
+from pool.snapshot import WaiterSnapshot
+from pool.statistics import WorkerStatus
 from router.keys import normalize_session_key
 
 MethodHandler = Callable[[Any, Caller], Any]
@@ -68,6 +72,22 @@ class _Methods:
             )
             for name in parts.profiles.agent_names()
         ]
+
+    def ping(self, _params: EmptyRequest, _caller: Caller) -> dict[str, Any]:
+        """Answer with an empty object."""
+        return {}
+
+    def workers(self, _params: EmptyRequest, _caller: Caller) -> tuple[WorkerStatus, ...]:
+        """Every worker process."""
+        return self._gateway.pool.statistics().workers
+
+    def waiting(self, _params: EmptyRequest, _caller: Caller) -> tuple[WaiterSnapshot, ...]:
+        """Every request that waits for a worker, and why."""
+        return self._gateway.pool.statistics().waiting
+
+    def session(self, params: SessionRequest, _caller: Caller) -> SessionView:
+        """One session."""
+        return self._admin.view(params.session)
 
     async def reset(self, params: ResetRequest, _caller: Caller) -> Any:
         """Begin a new conversation; the transcript of the old one stays."""
@@ -127,11 +147,19 @@ class _Methods:
 
 
 def _params_only(handle: Callable[[Any], Any]) -> MethodHandler:
-    return lambda params, _caller: handle(params)
+    @wraps(handle)
+    def run(params: Any, _caller: Caller) -> Any:
+        return handle(params)
+
+    return run
 
 
 def _plain(handle: Callable[[], Any]) -> MethodHandler:
-    return lambda _params, _caller: handle()
+    @wraps(handle)
+    def run(_params: Any, _caller: Caller) -> Any:
+        return handle()
+
+    return run
 
 
 _SERVED_BEFORE_RECOVERY = frozenset(
@@ -197,7 +225,7 @@ def _session_methods(gateway: Gateway, autonomy: Autonomy, methods: _Methods) ->
     admin, cron = gateway.session_admin, autonomy.cron
     return {
         "sessions.list": (requests.SessionListRequest, _params_only(admin.views)),
-        "sessions.get": (requests.SessionRequest, _params_only(lambda params: admin.view(params.session))),
+        "sessions.get": (requests.SessionRequest, methods.session),
         "sessions.open": (requests.OpenSessionRequest, _params_only(gateway.openings.open)),
         "sessions.options": (
             requests.SessionRequest,
@@ -220,22 +248,22 @@ def _session_methods(gateway: Gateway, autonomy: Autonomy, methods: _Methods) ->
     }
 
 
-def _operator_methods(gateway: Gateway, supervisor: SupervisorPort, autonomy: Autonomy) -> _Table:
+def _operator_methods(gateway: Gateway, supervisor: SupervisorPort, autonomy: Autonomy, methods: _Methods) -> _Table:
     """The supervisor, its workers, who waits for one."""
-    operator, pool = OperatorMethods(gateway, supervisor, autonomy), gateway.pool
+    operator = OperatorMethods(gateway, supervisor, autonomy)
     return {
-        "ping": (requests.EmptyRequest, _plain(dict)),
+        "ping": (requests.EmptyRequest, methods.ping),
         "status": (requests.EmptyRequest, operator.status),
         "metrics": (requests.EmptyRequest, operator.metrics),
-        "workers.list": (requests.EmptyRequest, _plain(lambda: pool.statistics().workers)),
+        "workers.list": (requests.EmptyRequest, methods.workers),
         "workers.stop": (requests.WorkerRequest, operator.stop_worker),
         "workers.recycle": (requests.WorkerRequest, operator.recycle_worker),
-        "waiting.list": (requests.EmptyRequest, _plain(lambda: pool.statistics().waiting)),
+        "waiting.list": (requests.EmptyRequest, methods.waiting),
         "explain": (requests.ExplainRequest, operator.explain),
         "pause": (requests.EmptyRequest, operator.pause),
         "resume": (requests.EmptyRequest, operator.resume),
         "drain": (requests.DrainRequest, operator.drain),
-        "config.get": (requests.EmptyRequest, _plain(lambda: {"config": supervisor.config()})),
+        "config.get": (requests.EmptyRequest, operator.config),
         "logs.tail": (requests.LogTailRequest, operator.log_tail),
         "logs.watch": (requests.EmptyRequest, operator.watch_logs),
         "reload": (requests.EmptyRequest, _plain(supervisor.reload)),
@@ -258,16 +286,16 @@ class MethodTable:
         self._attachments = gateway.attachments
         self._resumed = gateway.resumed
         methods = _Methods(gateway, autonomy)
-        self._table: Mapping[str, tuple[type, MethodHandler]] = {
+        self.entries: Mapping[str, tuple[type, MethodHandler]] = {
             **_run_methods(gateway, self._subscriptions, methods),
             **_session_methods(gateway, autonomy, methods),
-            **_operator_methods(gateway, supervisor, autonomy),
+            **_operator_methods(gateway, supervisor, autonomy, methods),
         }
 
     @property
     def names(self) -> tuple[str, ...]:
         """All method names."""
-        return tuple(self._table)
+        return tuple(self.entries)
 
     def attended(self, session: str) -> bool:
         """Whether some front end receives the questions of extensions in the session."""
@@ -275,9 +303,9 @@ class MethodTable:
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         """Run a method; the result encodes to JSON. Raises PoolError, UsageError for what the caller got wrong."""
-        entry = self._table.get(method)
+        entry = self.entries.get(method)
         if entry is None:
-            raise UsageError(f"unknown method {method!r}; there are: {', '.join(self._table)}")
+            raise UsageError(f"unknown method {method!r}; there are: {', '.join(self.entries)}")
         kind, run = entry
         decoded: Any = requests.decode_params(kind, method, params)
         if not self._resumed.is_set() and method not in _SERVED_BEFORE_RECOVERY:
