@@ -50,7 +50,7 @@ COMPILE = pip compile --quiet --universal --python-version 3.11 --generate-hashe
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system test-pythons test-lowest test-wheel check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock audit clean
+.PHONY: help demo test test-system test-pythons test-lowest test-wheel check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock docs audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -113,7 +113,7 @@ test-lowest: .cache/uv-$(UV_VERSION)/bin/uv ## The whole suite with the oldest d
 test-wheel: .cache/uv-$(UV_VERSION)/bin/uv ## Install the wheel by uv, pip and pipx on each of PYTHONS, and run the demo; with the oldest dependencies too
 	UV=$< .ci/wheel $(PYTHONS)
 
-check: lint test test-system stress ## What CI runs before test-acp
+check: lint docs test test-system stress ## What CI runs before test-acp
 
 soak: $(STAMP) ## The long forms of the tests, hours of them: 300 kills of the supervisor, each load beside each fault, 1,000,000 requests
 	$(BIN)/python -m pytest -m soak
@@ -186,6 +186,9 @@ test-acp: $(STAMP) acp-agents ## Run every test that drives a real ACP agent; wh
 lock: .cache/uv-$(UV_VERSION)/bin/uv ## Bring the lock files, with a hash of every file, in line with pyproject.toml
 	$< $(COMPILE) --group build --output-file $(LOCK) pyproject.toml
 	$< $(COMPILE) --group dev --constraint $(LOCK) --output-file $(DEV_LOCK) pyproject.toml
+
+docs: $(STAMP) ## Build the documentation into build/docs; a link or anchor that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 audit: .cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit ## Ask whether what is locked has known vulnerabilities; fails where the service cannot be reached
 	$< --strict --progress-spinner off --disable-pip --require-hashes --requirement $(DEV_LOCK)

@@ -8,6 +8,7 @@ _ROOT = Path(__file__).parents[1]
 README = (_ROOT / "README.md").read_text()
 AGENT_PAGE = (_ROOT / "docs" / "agent.md").read_text()
 AGENTS_PAGE = (_ROOT / "docs" / "agents.md").read_text()
+OWN_AGENT_PAGE = (_ROOT / "docs" / "own-agent.md").read_text()
 
 
 def blocks(document: str, language: str) -> list[str]:

@@ -14,7 +14,7 @@ FLOORS = (
 )
 """From the ground up: a room imports only from rooms before it."""
 
-WORKSHOPS = frozenset({"tests", "fixtures", "benchmarks"})
+WORKSHOPS = frozenset({"tests", "fixtures", "benchmarks", "manual"})
 """What stands beside the house: it may import any room, no room imports it, it is in no wheel."""
 
 _NOT_OURS = frozenset({"build", "dist", "node_modules", "__pycache__"})

@@ -80,7 +80,11 @@ class EventType(StrEnum):
             is_activity=False,
         ),
     )
+    """A run is accepted and durable. ``lane``, ``priority``, ``mode``, ``text`` (its beginning, ``truncated`` where
+    cut; absent for a beat), ``awaits_person``."""
     RUN_START = "run:start", EventChannel.PROGRESS, "durable", EventDisplay(line=("on {worker}", "turn {turn}"))
+    """Its turn begins. ``worker``, ``turn``, ``leader`` (the run that the turn is of; others may have been put into
+    it)."""
     DONE = (
         "done",
         EventChannel.PROGRESS,
@@ -94,35 +98,55 @@ class EventType(StrEnum):
             tone="good",
         ),
     )
+    """Its one outcome. ``reason``, ``text`` (``truncated`` where cut), ``error``, ``usage``, ``worker``, ``media``,
+    ``silent``, ``calls`` (what the caller is to do), ``step``, ``stop_reason``."""
 
     TEXT_CHUNK = "text_chunk", EventChannel.PROGRESS, "", EventDisplay(line=("{delta}",), text="text")
+    """A piece of the answer: ``delta``."""
     TEXT_SNAPSHOT = "text_snapshot", EventChannel.PROGRESS, "", EventDisplay(line=("{text}",), text="text")
+    """All of the answer so far, in place of its pieces: ``text``."""
     THINK_CHUNK = "think_chunk", EventChannel.PROGRESS, "", EventDisplay(line=("{delta}",), text="think")
+    """A piece of the reasoning: ``delta``."""
     THINK_SNAPSHOT = "think_snapshot", EventChannel.PROGRESS, "", EventDisplay(line=("{text}",), text="think")
+    """All of the reasoning so far: ``text``."""
     REPLY = "reply", EventChannel.PROGRESS
+    """A part of the answer, for callers that asked for parts (``blocks``). ``kind``, ``text``, ``media``."""
     TOOL_START = "tool:start", EventChannel.PROGRESS
+    """The agent makes a tool call. ``call`` (``id``, ``name``, ``input_preview``, ``state``), ``details``."""
     TOOL_RUNNING = "tool:running", EventChannel.PROGRESS
+    """An approved call runs. ``call``, ``details``."""
     TOOL_UPDATE = "tool:update", EventChannel.PROGRESS
+    """New output. ``call``, ``tail`` (its end so far), ``details``."""
     TOOL_ERROR = "tool:error", EventChannel.PROGRESS, "", EventDisplay(tone="bad")
+    """The call has failed; a ``tool:end`` follows from most agents. ``call``, ``error``, ``details``."""
     TOOL_END = "tool:end", EventChannel.PROGRESS
+    """The call has ended. ``call``, ``result`` (cut to about 8,000 characters), ``error``, ``details``."""
     COMPACTION_START = (
         "compaction:start",
         EventChannel.PROGRESS,
         "",
         EventDisplay(line=("the conversation is being compacted", "({reason})"), separator=" ", mark="·"),
     )
+    """The agent compacts its conversation. ``reason``."""
     COMPACTION_END = "compaction:end", EventChannel.PROGRESS, "", EventDisplay(mark="·")
+    """It has. ``reason``, ``aborted``, ``error``."""
     ALERT = "alert", EventChannel.PROGRESS, "durable session-wide"
+    """An agent reports something unasked. ``id``, ``agent``, ``reason``, ``to``, ``ts``, ``text``, ``media``."""
 
     PERMISSION_REQUIRED = "permission_required", EventChannel.CONTROL, "", EventDisplay(tone="warn")
+    """A tool call waits for a person. ``call``, ``reason``, ``shown`` (the whole call, or its beginning), ``options``
+    (answers that the agent offers)."""
     PERMISSION_DECIDED = (
         "permission_decided",
         EventChannel.CONTROL,
         "",
         EventDisplay(line=("{decision}", "{call_id}", "by {by}", "{note}"), separator=" ", mark="·"),
     )
+    """It waits no longer. ``call_id``, ``decision``, ``by``, ``note``."""
     UI_REQUEST = "ui_request", EventChannel.CONTROL, "", EventDisplay(tone="warn")
+    """An agent's extension asks something. ``id``, ``method``, and what the dialog shows."""
     UI_RESOLVED = "ui_resolved", EventChannel.CONTROL
+    """It has been answered, or its turn has ended. ``id``, ``reason``."""
 
     ERROR = (
         "error",
@@ -130,7 +154,10 @@ class EventType(StrEnum):
         "",
         EventDisplay(line=("{severity}", "{phase}:", "{message}"), separator=" ", tone="bad", mark="!"),
     )
+    """Something went wrong. ``severity`` (info, warn, error), ``phase`` (model, tool, system, lifecycle), ``message``,
+    ``detail``, ``agent``."""
     TOOL_EXECUTED = "tool_executed", EventChannel.MONITOR
+    """A call took effect. ``call``, ``ok``, ``approval`` (why it was needed, and who decided)."""
     AGENT_RESUMED = (
         "agent_resumed",
         EventChannel.MONITOR,
@@ -149,27 +176,42 @@ class EventType(StrEnum):
             mark="!",
         ),
     )
+    """Another worker goes on with the conversation. ``sealed`` (calls that were left open), ``strategy`` (kept,
+    loaded, resumed, refed)."""
     TOKEN_USAGE = (
         "token_usage",
         EventChannel.MONITOR,
         "",
         EventDisplay(line=("{input_tokens} in", "{output_tokens} out"), is_activity=False),
     )
+    """Tokens of a model call. ``input_tokens``, ``output_tokens``."""
     CONTEXT_USAGE = (
         "context_usage",
         EventChannel.MONITOR,
         "",
         EventDisplay(line=("{used} of {size} tokens in context",), is_activity=False),
     )
+    """How much of the model's context the conversation uses. ``used``, ``size``: tokens."""
     BACKGROUND = "background", EventChannel.MONITOR, "", EventDisplay(is_activity=False)
+    """How many background commands of the worker run. ``running``."""
     TODO_CHANGED = "todo_changed", EventChannel.MONITOR
+    """The agent's list of tasks, as the agent has it."""
     FILE_CHANGED = "file_changed", EventChannel.MONITOR
+    """The agent has written a file; the data is the agent's own (``path``, ...)."""
     EXEC_EXIT = "exec_exit", EventChannel.MONITOR, "durable session-wide", EventDisplay(line=("{summary}",), mark="·")
+    """A background command has ended. ``session_id`` (its name), ``summary``, ``worker``, ``exit_code``, ``signal``,
+    ``timed_out``."""
     EXEC_LOST = "exec_lost", EventChannel.MONITOR, "durable"
+    """Background commands have died with their worker. ``worker``, ``commands`` (how many), ``names``, ``reason``."""
     SYSTEM_EVENT = "system_event", EventChannel.MONITOR, "durable"
+    """A notice is queued for the session. ``id``, ``kind``, ``text``, ``context``."""
     DELEGATE_DONE = "delegate_done", EventChannel.MONITOR
+    """A delegated task has ended. ``run_id``, ``session`` (where it ran), ``status``, ``text``."""
     HEARTBEAT = "heartbeat", EventChannel.MONITOR, "durable"
+    """What became of a beat, or of an alert. ``state``, ``agent``, ``session``, ``reason``, ``at``, ``took``,
+    ``skipped``, ``problem``, ``run``, ``text``, ``events``; of an alert ``id``, ``to``, ``attempts``, ``error``."""
     CRON = "cron", EventChannel.MONITOR, "", EventDisplay(line=("{job}", "{status}", "{error}"), separator=": ")
+    """A scheduled job has begun or ended. ``job``, ``run``, ``due``, ``status``, ``error``."""
     STATE_CHANGED = (
         "state_changed",
         EventChannel.MONITOR,
@@ -178,11 +220,17 @@ class EventType(StrEnum):
             line=("{from}", "->", "{to}", "({reason})"), separator=" ", is_activity=False, session_change="state"
         ),
     )
+    """A session is READY, WORKING or PAUSED. ``from``, ``to``, ``reason``."""
     SESSION_PATCHED = "session_patched", EventChannel.MONITOR, "", EventDisplay(session_change="patch")
+    """A session's own settings have changed. ``changed`` (their names)."""
     SESSION_RESET = "session_reset", EventChannel.MONITOR, "", EventDisplay(session_change="reset")
+    """A session begins a new conversation. ``transcript`` (of the old one)."""
     SESSION_DELETED = "session_deleted", EventChannel.MONITOR, "", EventDisplay(session_change="delete")
+    """A session is deleted. ``transcript``."""
     SESSION_BOUND = "session_bound", EventChannel.MONITOR, "", EventDisplay(is_activity=False)
+    """A session has got a worker. ``worker``, ``level`` (how well it matched)."""
     SESSION_PARKED = "session_parked", EventChannel.MONITOR, "", EventDisplay(is_activity=False)
+    """A session has given up its worker; its transcript stays. ``worker``, ``reason``."""
 
 
 EVENT_TYPES: Mapping[str, EventType] = {str(type_): type_ for type_ in EventType}

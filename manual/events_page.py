@@ -1,0 +1,69 @@
+"""The page of events, from the one list of their types."""
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from manual.markdown import prose, table
+from settings.description import texts_of
+from wire.events import EventChannel, EventType
+
+_INTRODUCTION = """# Events
+
+The gateway publishes everything that happens as events, in one order for all sessions. `pool events follow`, the method
+`subscribe` and `GET /events` deliver them; `seq` is the position to go on from (`since`, `Last-Event-ID`), so that a
+reader that comes back misses nothing. An event is
+
+```json
+{"seq": 17, "type": "run:start", "channel": "progress", "session": "alice", "run_id": "report", "ts": 1795833590.77,
+ "data": {"worker": "w2", "turn": 1}}
+```
+
+`run_id` is absent where the event belongs to no run. *Durable*: readers see it only after it is on disk. Pieces of text
+are kept in memory: a reader that comes late gets them as one `text_snapshot`, and `done` has the whole answer.
+A type that is not listed here is a monitor event; `worker:NAME` is an agent's own that this version does not know.
+"""
+_CHANNELS = {
+    EventChannel.PROGRESS: "what a user interface draws",
+    EventChannel.CONTROL: "what a person must decide",
+    EventChannel.MONITOR: "what an operator wants to know",
+}
+
+
+def events_page() -> str:
+    """The page."""
+    lines, texts = [_INTRODUCTION], texts_of(EventType)
+    for channel, purpose in _CHANNELS.items():
+        lines += [f"## Channel `{channel}`: {purpose}", ""]
+        kinds = [kind for kind in EventType if kind.channel is channel]
+        rows = [
+            (
+                f"`{kind}`",
+                "yes" if kind.is_durable else "",
+                " ".join(prose(texts[kind.name]).split()).replace("|", "\\|"),
+            )
+            for kind in kinds
+        ]
+        lines += table(("type", "durable", "when, and what `data` has"), rows)
+    lines += ["## Reports of the pool and the supervisor", "", "Monitor events, as they are in the log too.", ""]
+    lines += table(("type", "`data`"), sorted(set(_reports())))
+    return "\n".join(lines)
+
+
+def _reports() -> Iterator[tuple[str, str]]:
+    """What ``notify`` and ``_emit`` are called with where the source names the event."""
+    for room in ("pool", "app"):
+        for path in sorted(Path(str(import_module(room).__file__)).parent.glob("*.py")):
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                match node:
+                    case ast.Call(
+                        func=ast.Attribute(attr="notify" | "_emit"), args=[ast.Constant(value=str(name)), *rest]
+                    ) if ":" not in name:
+                        known = [each.arg for each in node.keywords if each.arg]
+                        known += [
+                            str(ast.literal_eval(key)) for each in rest for key in getattr(each, "keys", []) if key
+                        ]
+                        yield f"`{name}`", ", ".join(f"`{each}`" for each in known)
+                    case _:
+                        continue
