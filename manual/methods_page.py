@@ -72,7 +72,8 @@ def _describe(
     needs = "the right to approve" if name in APPROVAL_METHODS else f"scope `{scope_of(name).name.lower()}`"
     yield from (f"## {name}", "", prose(inspect.getdoc(handle) or ""), "")
     if kind.__doc__ and kind.__doc__.startswith(f"``{name}``"):
-        yield from (prose(kind.__doc__.removeprefix(f"``{name}``").lstrip(":;, ")), "")
+        text = prose(kind.__doc__.removeprefix(f"``{name}``").lstrip(":;, "))
+        yield from (text[:1].upper() + text[1:], "")
     yield from (f"Over HTTP: {needs}.", "")
     yield from table(("parameter", "type", "default", ""), field_rows(kind))
     if result is not Any:

@@ -7,8 +7,15 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[1]
 README = (_ROOT / "README.md").read_text()
 AGENT_PAGE = (_ROOT / "docs" / "agent.md").read_text()
-AGENTS_PAGE = (_ROOT / "docs" / "agents.md").read_text()
 OWN_AGENT_PAGE = (_ROOT / "docs" / "own-agent.md").read_text()
+
+
+PAGES = {
+    str(path.relative_to(_ROOT)): path.read_text()
+    for path in (_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md")))
+    if "decisions" not in path.parts
+}
+"""What people read, by its name in the checkout."""
 
 
 def blocks(document: str, language: str) -> list[str]:

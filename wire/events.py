@@ -228,9 +228,9 @@ class EventType(StrEnum):
     SESSION_DELETED = "session_deleted", EventChannel.MONITOR, "", EventDisplay(session_change="delete")
     """A session is deleted. ``transcript``."""
     SESSION_BOUND = "session_bound", EventChannel.MONITOR, "", EventDisplay(is_activity=False)
-    """A session has got a worker. ``worker``, ``level`` (how well it matched)."""
+    """A session has got a worker. ``session``, ``worker``, ``level`` (how well it matched)."""
     SESSION_PARKED = "session_parked", EventChannel.MONITOR, "", EventDisplay(is_activity=False)
-    """A session has given up its worker; its transcript stays. ``worker``, ``reason``."""
+    """A session has given up its worker; its transcript stays. ``session``, ``worker``, ``reason``."""
 
 
 EVENT_TYPES: Mapping[str, EventType] = {str(type_): type_ for type_ in EventType}
