@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from manual.markdown import prose, table
+from manual.markdown import one_line, table
 from settings.description import texts_of
 from wire.events import EventChannel, EventType
 
@@ -34,6 +34,11 @@ _CHANNELS = {
 def events_page() -> str:
     """The page."""
     lines, texts = [_INTRODUCTION], texts_of(EventType)
+    silent = [kind.name for kind in EventType if kind.name not in texts]
+    if silent:
+        raise LookupError(
+            f"wire/events.py does not say what the data of {', '.join(silent)} has: a text below each type"
+        )
     for channel, purpose in _CHANNELS.items():
         lines += [f"## Channel `{channel}`: {purpose}", ""]
         kinds = [kind for kind in EventType if kind.channel is channel]
@@ -41,7 +46,7 @@ def events_page() -> str:
             (
                 f"`{kind}`",
                 "yes" if kind.is_durable else "",
-                " ".join(prose(texts[kind.name]).split()).replace("|", "\\|"),
+                one_line(texts[kind.name]),
             )
             for kind in kinds
         ]

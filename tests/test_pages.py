@@ -1,5 +1,6 @@
 """What the pages of the documentation show is what the program takes: settings, commands, the unit, the site itself."""
 
+import os
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 import cli
 from settings.load import load_settings
+from tests.acceptance.supervisor import running_supervisor
 from tests.documents import PAGES, example
 from tests.documents import blocks as blocks_of
 
@@ -58,6 +60,19 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     file.write_text(unit.replace("%h/.local/bin/pool", str(Path(sys.executable).parent / "pool")))
     done = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.process
+def test_the_control_socket_is_spoken_to_as_it_says(tmp_path: Path) -> None:
+    program = example(PAGES["docs/reference/doors.md"], "socket.py")
+    with running_supervisor(tmp_path, "--max", "1") as supervisor:
+        env = {**os.environ, "POOL_SOCKET": str(supervisor.socket)}
+        command = [sys.executable, "-P", "-c", program]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    *pushes, answer = done.stdout.splitlines()
+    assert "'type': 'run:accepted'" in pushes[0]
+    assert "'status': 'ok'" in answer
 
 
 def test_nothing_in_the_site_comes_from_elsewhere() -> None:
