@@ -60,7 +60,11 @@ define install
 	@echo "Installing what $(1) names into $(VENV):"
 	@{ PYTHONUNBUFFERED=1 $(BIN)/pip install --disable-pip-version-check --no-input --progress-bar off --require-hashes --only-binary :all: \
 		--requirement $(1); echo "status $$?"; } | \
-		awk '/^(Collecting|Processing) / { sub(/.*\//, "", $$2); print "  " $$2; fflush() } /^Installing / { print "  unpacking"; fflush() } /^status / { exit $$2 }'
+		while read -r word name _; do case "$$word" in \
+			Collecting | Processing) echo "  $${name##*/}" ;; \
+			Installing) echo "  unpacking" ;; \
+			status) exit "$$name" ;; \
+		esac; done
 endef
 
 $(RUNTIME): pyproject.toml $(LOCK)
