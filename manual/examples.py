@@ -26,6 +26,7 @@ _LIMIT = 30.0
 _JOB = {"id": "standup", "text": "Prepare the stand-up.", "cron": "0 9 * * mon-fri", "tz": "UTC"}
 _BEFORE_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ping", {}),
+    ("status", {}),
     ("prompt", {"session": "alice", "text": "ECHO:hello"}),
     ("agent", {"session": "alice", "text": "ECHO:again", "run": "report"}),
     ("agent.wait", {"run_id": "report"}),
@@ -34,6 +35,7 @@ _BEFORE_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("sessions.open", {"cwd": "/opt", "session": "project"}),
     ("sessions.list", {}),
     ("sessions.get", {"session": "alice"}),
+    ("sessions.options", {"session": "alice"}),
     ("sessions.patch", {"session": "alice", "label": "Alice", "thinking": "low"}),
     ("sessions.history", {"session": "alice", "limit": 2}),
     ("agents.list", {}),

@@ -70,10 +70,13 @@ def _describe(
     name: str, kind: type[msgspec.Struct], handle: Callable[..., Any], result: Any, example: Example | None
 ) -> Iterator[str]:
     needs = "the right to approve" if name in APPROVAL_METHODS else f"scope `{scope_of(name).name.lower()}`"
-    yield from (f"## {name}", "", prose(inspect.getdoc(handle) or ""), "")
+    text = inspect.getdoc(handle)
+    if not text:
+        raise LookupError(f"nothing says what the method {name} does: its function needs a docstring")
+    yield from (f"## {name}", "", prose(text), "")
     if kind.__doc__ and kind.__doc__.startswith(f"``{name}``"):
-        text = prose(kind.__doc__.removeprefix(f"``{name}``").lstrip(":;, "))
-        yield from (text[:1].upper() + text[1:], "")
+        more = prose(kind.__doc__.removeprefix(f"``{name}``").lstrip(":;, "))
+        yield from (more[:1].upper() + more[1:], "")
     yield from (f"Over HTTP: {needs}.", "")
     yield from table(("parameter", "type", "default", ""), field_rows(kind))
     if result is not Any:

@@ -25,6 +25,7 @@ from gateway.requests import (
     SessionRequest,
 )
 from gateway.sessions.admin import SessionView
+from gateway.sessions.options import SessionOptions
 from heartbeat.cron.requests import CronAdd, CronList, CronName
 from heartbeat.records import BeatReport
 from heartbeat.wake import WakeReason
@@ -88,6 +89,10 @@ class _Methods:
     def session(self, params: SessionRequest, _caller: Caller) -> SessionView:
         """One session."""
         return self._admin.view(params.session)
+
+    def options(self, params: SessionRequest, _caller: Caller) -> SessionOptions:
+        """What can be set in a session, and what holds."""
+        return self._gateway.openings.options(params.session)
 
     async def reset(self, params: ResetRequest, _caller: Caller) -> Any:
         """Begin a new conversation; the transcript of the old one stays."""
@@ -227,10 +232,7 @@ def _session_methods(gateway: Gateway, autonomy: Autonomy, methods: _Methods) ->
         "sessions.list": (requests.SessionListRequest, _params_only(admin.views)),
         "sessions.get": (requests.SessionRequest, methods.session),
         "sessions.open": (requests.OpenSessionRequest, _params_only(gateway.openings.open)),
-        "sessions.options": (
-            requests.SessionRequest,
-            _params_only(lambda of: gateway.openings.options(of.session)),
-        ),
+        "sessions.options": (requests.SessionRequest, methods.options),
         "sessions.patch": (requests.PatchRequest, _params_only(admin.patch)),
         "sessions.reset": (requests.ResetRequest, methods.reset),
         "sessions.delete": (requests.SessionRequest, methods.delete),
