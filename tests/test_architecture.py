@@ -1,6 +1,7 @@
 """The rules of the house that no linter knows: who may import whom, what the wheel holds, how large a file may be."""
 
 import ast
+import itertools
 import os
 import re
 import subprocess
@@ -281,10 +282,16 @@ def test_nothing_mentions_a_place_outside_the_project() -> None:
 
 
 def test_every_package_that_is_imported_is_declared_and_the_other_way_round() -> None:
-    declared = {canonicalize_name(Requirement(text).name) for text in project()["project"]["dependencies"]}
-    tops = {found.top for path in modules_of(*rooms()) for found in imports_of(path)}
+    extras = project()["project"]["optional-dependencies"]
+    declared, optional = (
+        {canonicalize_name(Requirement(text).name) for text in texts}
+        for texts in (project()["project"]["dependencies"], itertools.chain(*extras.values()))
+    )
+    tops = {found.top for path in modules_of(*rooms()) for found in imports_of(path)} - rooms()
     homes = packages_distributions()
-    assert {canonicalize_name(homes.get(top, [top])[0]) for top in tops - rooms() - sys.stdlib_module_names} == declared
+    imported = [{canonicalize_name(home) for home in homes.get(top, [top])} for top in tops - sys.stdlib_module_names]
+    assert [names for names in imported if names.isdisjoint(declared | optional)] == []
+    assert (declared | optional) - set().union(*imported) == set()
 
 
 def test_the_wheels_list_of_rooms_is_the_house() -> None:

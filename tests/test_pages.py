@@ -36,7 +36,7 @@ def test_every_settings_example_is_accepted(page: str, text: str, tmp_path: Path
     file = tmp_path / "pool.toml"
     file.write_text(text)
     settings = load_settings(file)
-    assert settings.agents or settings.http.bind, page
+    assert settings != load_settings(None), page
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(typed_commands())))
