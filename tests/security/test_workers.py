@@ -193,7 +193,7 @@ class Holding:
         await trio.lowlevel.checkpoint()
         return True
 
-    async def resume_params(self, transcript: str) -> dict[str, Any]:
+    async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:  # noqa: ARG002 - as in PoolWorker
         await trio.lowlevel.checkpoint()
         return {"session_file": transcript}
 
