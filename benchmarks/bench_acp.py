@@ -25,7 +25,7 @@ _ROUNDS = 300
 _REPEATS = 7
 _WORKERS = 200
 _REBINDS = 300
-_AGENT = Path(__file__).resolve().parents[1] / "fixtures" / "acp_agent"
+_AGENT = Path(__file__).resolve().parents[1] / "stress" / "acp_agent"
 _SESSION = "1e3f03db-08bd-4e73-9288-7e86ee1a12b8"
 _IMPORT = """
 import time
@@ -108,7 +108,7 @@ def _rebind() -> Result:
 
 
 def _command(folder: str, store: str) -> list[str]:
-    return [sys.executable, "-S", str(_AGENT), "--store", f"{folder}/{store}"]
+    return [sys.executable, "-S", str(_AGENT), "--quirk", "no-resume", "--store", f"{folder}/{store}"]
 
 
 async def _rebind_milliseconds(command: list[str], folder: str) -> float:

@@ -17,7 +17,7 @@ from tests.doors.dashboard.site import SETTINGS, TOKEN, Site, running_site
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
-AGENT = Path(__file__).resolve().parents[3] / "fixtures" / "acp_agent"
+AGENT = Path(__file__).resolve().parents[3] / "stress" / "acp_agent"
 COMMAND = [sys.executable, "-S", str(AGENT), "--quirk", "load-empty", "--quirk", "no-resume", "--store"]
 
 
