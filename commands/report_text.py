@@ -46,9 +46,8 @@ def _program(report: Record) -> str:
 
 
 def _context(report: Record, between: str) -> str:
-    used, size = report.get("context_used"), report.get("context_size")
-    known = [format_count(tokens) for tokens in (used, size) if tokens is not None]
-    return between.join(known) if used is not None else "-"
+    context = report.get("context")
+    return between.join(format_count(context[name]) for name in ("used", "size")) if context else "-"
 
 
 def _strategy(strategy: str | None) -> str:

@@ -24,10 +24,10 @@ def session_view(session: Record) -> RenderableType:
     """What is known of a session, a line each, but for what it asks people."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in session.items():
-        if name not in ("pending_permissions", "report") and value not in (None, "", [], {}):
+        if name not in ("pending_permissions", "report", "context") and value not in (None, "", [], {}):
             table.add_row(Text(clean(name), "dim"), Text(_format_value(name, value), overflow="fold"))
-    for name, text in report_rows(session.get("report") or {}):
-        if not session.get(name):  # the session's own model is the worker's
+    for name, text in report_rows({**(session.get("report") or {}), "context": session.get("context")}):
+        if name != "model" or not session.get(name):  # the session's own model is the worker's
             table.add_row(Text(name, "dim"), Text(text, overflow="fold"))
     return table
 

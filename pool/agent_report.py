@@ -3,7 +3,7 @@
 import msgspec
 
 from rpc.client import RpcClient
-from wire.messages import SessionResult
+from wire.messages import ContextSize, SessionResult
 
 MAX_REPORTED_CHARS = 100
 MAX_REPORTED_OPTIONS = 16
@@ -13,8 +13,7 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Texts of at most 100 characters, 16 options; absent: the program does not say it.
 
     ``capabilities``: what it can do. ``options``: ids of what can be set in a conversation. ``strategy``: how the
-    worker went on with the session's conversation, as in ``agent_resumed``. ``context_used`` of ``context_size``
-    tokens.
+    worker went on with the session's conversation, as in ``agent_resumed``.
     """
 
     program: str = ""
@@ -24,8 +23,7 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     strategy: str | None = None
     model: str | None = None
     mode: str | None = None
-    context_used: int | None = None
-    context_size: int | None = None
+    context: ContextSize | None = None
 
 
 def report_of(client: RpcClient, held: SessionResult | None) -> AgentReport | None:
@@ -49,6 +47,5 @@ def report_of(client: RpcClient, held: SessionResult | None) -> AgentReport | No
         strategy=(held.strategy or None) if held else None,
         model=model or None,
         mode=mode or None,
-        context_used=state.context_used,
-        context_size=state.context_size,
+        context=state.context,
     )

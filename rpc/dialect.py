@@ -15,7 +15,7 @@ from errors import UsageError
 from rpc.passthrough import RawLine, RawObject
 from rpc.settings import RpcSettings
 from wire.entries import ProcessMark, SessionHeader, TranscriptMessage
-from wire.messages import Message
+from wire.messages import ContextSize, Message
 
 if TYPE_CHECKING:
     from rpc.acp.options import AcpOptions
@@ -39,14 +39,13 @@ class JournalWrite(NamedTuple):
 class ConversationFacts(NamedTuple):
     """What an agent says of the conversation that it has open.
 
-    ``options``: ids of what can be set in it. ``context_used`` of ``context_size`` tokens.
+    ``options``: ids of what can be set in it.
     """
 
     options: tuple[str, ...] = ()
     model: str | None = None
     mode: str | None = None
-    context_used: int | None = None
-    context_size: int | None = None
+    context: ContextSize | None = None
 
 
 class Step(NamedTuple):

@@ -165,11 +165,15 @@ class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=False):
         )
 
 
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+"""As large as JavaScript counts exactly."""
+
+
 class ContextSize(msgspec.Struct, frozen=True):
     """Tokens of a conversation's context, and how many there may be, as its agent counts them."""
 
-    used: Annotated[int, msgspec.Meta(ge=0)]
-    size: Annotated[int, msgspec.Meta(ge=0)]
+    used: _Tokens
+    size: _Tokens
 
 
 class PromptResult(msgspec.Struct, frozen=True):

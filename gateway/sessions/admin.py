@@ -170,10 +170,10 @@ class SessionAdmin:
             queue_mode=entry.queue_mode,
             label=entry.label,
             last_run=entry.last_run,
-            context=entry.context,
+            context=entry.known_context(report := self._pool.report_of(entry.key)),
             channel=entry.source.channel if entry.source else None,
             pending_permissions=self._pending_permissions.pending(entry.key),
-            report=self._pool.report_of(entry.key) or msgspec.UNSET,
+            report=report or msgspec.UNSET,
         )
 
     def _require(self, key: str) -> SessionEntry:

@@ -103,7 +103,7 @@ class SessionOpenings:
             cwd=cwd,
             options=self._options(entry),
             is_new=known is None,
-            context=entry.context,
+            context=entry.known_context(self._pool.report_of(key)),
             head=self._bus.head,
             pending=self._permissions.pending(key),
             ignored=["mcp_servers"] if servers and not takes_servers else [],

@@ -15,6 +15,7 @@ from gateway.hook_types import SessionLifecycle
 from gateway.hooks import HookRunner
 from gateway.settings import CurrentSettings
 from pool import Pool
+from pool.agent_report import AgentReport
 from pool.stimuli import SessionKnown
 from profiles.settings import ThinkingLevel
 from router.keys import format_session_key, parse_session_key
@@ -58,8 +59,8 @@ class SessionData(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
     """One session. Times are Unix times in seconds. Fields may be assigned, ``transcript`` only by the table.
 
-    ``context``: as its agent last said, since this supervisor has started. ``unknown``: fields of ``data`` that a newer
-    version wrote, kept as they are.
+    ``context``: as its agent last said in a turn, since this supervisor has started. ``unknown``: fields of ``data``
+    that a newer version wrote, kept as they are.
     """
 
     key: str
@@ -71,6 +72,10 @@ class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
     status: SessionStatus = SessionStatus.READY
     context: ContextSize | None = None
     unknown: dict[str, Any] | None = None
+
+    def known_context(self, report: AgentReport | None) -> ContextSize | None:
+        """As its worker reports it; where none has the conversation open, as the last turn left it."""
+        return self.context if report is None or report.context is None else report.context
 
     def row(self) -> SessionRow:
         """As the store keeps it."""

@@ -8,6 +8,7 @@ from rpc.acp.messages import object_of, text_of
 from rpc.acp.options import JournalFacts, journal_id
 from rpc.acp.session_config import SessionConfig
 from rpc.acp.updates import block_text
+from wire.messages import ContextSize
 
 ANSWER_MARK = "About the answer to this message: "
 NOTE_MARK = "[Notes on earlier tool calls]"
@@ -35,8 +36,8 @@ class AcpConversation:
         has_header: its transcript names the agent's session.
         is_spare: it was begun at the start of the process, and no request was given it yet.
         commands: the agent's own commands, as it lists them.
-        title, context_used, context_size: as the agent last said.
-        is_context_reported: no event is missing of these.
+        title, context: as the agent last said.
+        is_context_reported: an event has said what ``context`` is.
         servers: the MCP servers it was begun or loaded with, beside the definition's.
     """
 
@@ -52,8 +53,7 @@ class AcpConversation:
         self.earlier = ""
         self.commands: list[dict[str, Any]] = []
         self.title: str | None = None
-        self.context_used: int | None = None
-        self.context_size: int | None = None
+        self.context: ContextSize | None = None
         self.is_context_reported = True
 
     @property

@@ -126,8 +126,7 @@ class AcpDialect:
             options=tuple(option.id for option in config.options),
             model=config.model,
             mode=config.mode,
-            context_used=conversation.context_used,
-            context_size=conversation.context_size,
+            context=conversation.context,
         )
 
     def listen_raw(self, *, on: bool) -> None:
@@ -336,8 +335,7 @@ class AcpDialect:
             model=said.model,
             thinking=conversation.config.thinking if conversation else None,
             mode=said.mode,
-            context_used=said.context_used,
-            context_size=said.context_size,
+            context=said.context,
             tolerated=self._link.strays + self._inbox.passed_over + self._inbox.of_earlier,
             retire_reason=self._sessions.retire_reason,
         )

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from rpc.acp.options import JournalFacts
-from wire.messages import StateResult
+from wire.messages import ContextSize, StateResult
 
 _NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 _Absolute = Annotated[str, msgspec.Meta(pattern="^/[^\x00]+$")]
@@ -86,8 +86,7 @@ class AcpStateResult(StateResult, frozen=True, omit_defaults=True):
     """
 
     mode: str | None = None
-    context_used: int | None = None
-    context_size: int | None = None
+    context: ContextSize | None = None
     tolerated: int = 0
     retire_reason: str | None = None
 

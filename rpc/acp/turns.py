@@ -77,12 +77,12 @@ class AcpTurns:
 
     def report_context(self, conversation: AcpConversation) -> None:
         """The conversation's context, where it has changed, in a turn: no others' events are heard."""
-        used, size = conversation.context_used, conversation.context_size
-        if self.run is None or conversation.is_context_reported or used is None or size is None:
+        context = conversation.context
+        if self.run is None or conversation.is_context_reported or context is None:
             return
         conversation.is_context_reported = True
         run_id, seq = self._link.stamp(self.run.id)
-        self._link.emit("context_usage", ContextUsage(used=used, size=size, run_id=run_id, seq=seq))
+        self._link.emit("context_usage", ContextUsage(used=context.used, size=context.size, run_id=run_id, seq=seq))
 
     def steer(self, request_id: str, params: TextParams, *, is_prompt: bool = False) -> None:
         """Give the turn that is on another text. A prompt's answer is the end of the turn; a steer's, that it is in."""

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from rpc.acp.calls import CallBook
 from rpc.acp.conversation import AcpConversation
 from rpc.acp.link import AcpLink
-from rpc.acp.messages import number_of, objects_of, text_of
+from rpc.acp.messages import objects_of, text_of
 from rpc.acp.session_config import SessionConfig
 from rpc.acp.turns import AcpTurns
 from rpc.acp.updates import block_text, compaction_phase, notice_text, plan_todos
 from rpc.run_events import MAX_MESSAGE_CHARS, Compaction, ErrorEvent, EventStamp, StampedEvent, StateChanged
+from wire.messages import ContextSize
 
 _MAX_COMMANDS = 1_000
 
@@ -86,11 +89,12 @@ class AcpUpdateHandler:
     # --- the conversation's state ---
 
     def _usage(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
-        before = conversation.context_used, conversation.context_size
-        conversation.context_used = number_of(update.get("used"))
-        conversation.context_size = number_of(update.get("size"))
-        if before != (conversation.context_used, conversation.context_size):
-            conversation.is_context_reported = False
+        try:
+            context = msgspec.convert(update, ContextSize)
+        except msgspec.ValidationError:
+            return
+        if context != conversation.context:
+            conversation.context, conversation.is_context_reported = context, False
             self._turns.report_context(conversation)
 
     def _compaction(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:

@@ -106,7 +106,7 @@ def test_an_agent_that_has_forgotten_a_conversation_is_given_its_end_again(super
     assert supervisor.pool("wait", "-s", agent, run).stderr.strip() == f"! {lost}"
     report = supervisor.worker_of(agent)["report"]
     assert (report["program"], report["version"], report["mode"]) == ("fake-agent", "1.0.0", "ask")
-    assert (report["model"], report["context_used"], report["context_size"]) == ("fake-1", 1800, 200_000)
+    assert (report["model"], report["context"]) == ("fake-1", {"used": 1800, "size": 200_000})
     for command in (("sessions", "get", agent), ("explain", "-s", agent)):
         assert f"refed: {lost}" in " ".join(supervisor.pool(*command).stdout.split())
     ask(supervisor, agent, "ECHO:on", agent)

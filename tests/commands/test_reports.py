@@ -19,8 +19,7 @@ REPORT = {
     "strategy": "refed",
     "model": "fake-1",
     "mode": "ask",
-    "context_used": 11_509,
-    "context_size": 200_000,
+    "context": {"used": 11_509, "size": 200_000},
 }
 REPORTED = f"""\
 program   fake-agent 1.0.0
@@ -43,9 +42,11 @@ def test_what_a_program_says_of_its_conversation_has_columns_and_rows_where_one_
     assert "idle, refed" in rows[1]
     assert "refed" in draw(workers_table(reporting, 60), 60)
     assert "PROGRAM" not in draw(workers_table(reporting[1:], 200), 200)
-    assert draw(session_view({"key": "ada", "model": None, "report": REPORT})).splitlines()[1:] == REPORTED.splitlines()
-    own = draw(session_view({"key": "ada", "model": "its-own", "report": REPORT}))
+    session = {"key": "ada", "model": None, "context": REPORT["context"], "report": REPORT}
+    assert draw(session_view(session)).splitlines()[1:] == REPORTED.splitlines()
+    own = draw(session_view({**session, "model": "its-own"}))
     assert ("its-own" in own, "fake-1" in own) == (True, False)
+    assert "context  11.5k of 200k" in draw(session_view({"key": "ada", "context": REPORT["context"]})), "no worker"
 
 
 DENIED = {"call_id": "c1", "decision": "deny", "session": "a", "note": "no"}

@@ -7,9 +7,11 @@ import pytest
 import trio
 
 from errors import UsageError
+from gateway.sessions.sessions import SessionEntry
+from pool.agent_report import AgentReport
 from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.world import WholeStore, World, open_world
-from wire.messages import Ready
+from wire.messages import ContextSize, Ready
 
 
 async def cwd_of(world: World, session: str) -> str:
@@ -138,6 +140,13 @@ async def test_how_much_of_its_context_a_conversation_uses_is_known_until_it_is_
     assert (await world.call("sessions.get", session="mine"))["context"] == known
     await world.call("sessions.reset", session="mine")
     assert (await world.call("sessions.get", session="mine"))["context"] is None
+
+
+def test_what_a_worker_reports_of_the_context_counts_before_what_the_last_turn_left() -> None:
+    entry = SessionEntry(key="s", agent="a", role="r", transcript=None, created_at=1.0, updated_at=2.0)
+    entry.context = ContextSize(1, 9)
+    assert entry.known_context(None) == entry.known_context(AgentReport()) == entry.context
+    assert entry.known_context(AgentReport(context=ContextSize(2, 9))) == ContextSize(2, 9)
 
 
 async def test_a_session_offers_what_its_agent_has_said_else_what_the_settings_name(tmp_path: Path) -> None:

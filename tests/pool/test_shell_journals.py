@@ -21,7 +21,7 @@ from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, p
 from tests.rpc.clients import running
 from tests.rpc.memory_transport import MemoryTransport
 from wire.entries import SessionHeader, TextBlock, TranscriptMessage
-from wire.messages import Ready
+from wire.messages import ContextSize, Ready
 from wire.transcript import TranscriptWriter, read_entries
 
 ACP = plain_profile(dialect="acp")
@@ -98,7 +98,7 @@ async def test_a_worker_that_should_serve_no_further_conversation_is_replaced_af
 
 
 class TalkativeDialect(NativeDialect):
-    conversation_facts = ConversationFacts(("x" * 300,) * 20, "m" * 300, "ask", 5, 10)  # type: ignore[assignment]
+    conversation_facts = ConversationFacts(("x" * 300,) * 20, "m" * 300, "ask", ContextSize(5, 10))  # type: ignore[assignment]
 
 
 class TalkativeWorker(MemoryWorker):
@@ -131,7 +131,7 @@ async def test_what_a_program_says_of_itself_is_reported_in_bounds_with_the_way_
         fresh = pool.report_of("carol")
     assert report is not None
     assert worker.report == report
-    assert (report.strategy, report.mode, report.context_used, report.context_size) == ("loaded", "ask", 5, 10)
+    assert (report.strategy, report.mode, report.context) == ("loaded", "ask", ContextSize(5, 10))
     assert (report.model, report.options) == ("m" * 100, ("x" * 100,) * 16)
     assert fresh == while_begun[-1] == msgspec.structs.replace(report, strategy=None)
 

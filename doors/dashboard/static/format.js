@@ -43,10 +43,7 @@ export function count(value) {
 }
 
 /** How much of an agent's context is used: `1.8 k of 200 k tokens`; empty where it does not say. */
-export function context({ context_used: used, context_size: size }) {
-  if (typeof used !== "number") return "";
-  return `${[used, size].filter((each) => typeof each === "number").map(count).join(" of ")} tokens`;
-}
+export const context = ({ context: known }) => (known ? `${count(known.used)} of ${count(known.size)} tokens` : "");
 
 /** A rate that may be small: 0, 0.4, 12, 2.1 k. */
 export const rate = (value) => (value > 0 && value < 10 ? value.toFixed(1) : count(value));

@@ -350,7 +350,7 @@ def test_what_an_agent_says_of_the_state_while_it_loads_applies_once_it_has_load
     agent.ask("get_commands")
     assert agent.reported[-1] == 'c2: {"commands": [{"name": "help"}]}'
     agent.ask("get_state")
-    assert json.loads(bytes(agent.messages[-1].result))["context_used"] == 7
+    assert json.loads(bytes(agent.messages[-1].result))["context"] == {"used": 7, "size": 10}
 
 
 @pytest.mark.parametrize(("last_replayed", "is_foreign"), [("in the tail", False), ("something else", True)])

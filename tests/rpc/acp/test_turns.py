@@ -199,7 +199,7 @@ def test_other_updates_of_no_turn_apply(agent: Agent) -> None:
     agent.update("usage_update", used=5, size=10)
     assert agent.reported[0] == "tool start other RUNNING 'in the background'"
     agent.ask("get_state")
-    assert json.loads(bytes(agent.messages[-1].result))["context_used"] == 5
+    assert json.loads(bytes(agent.messages[-1].result))["context"] == {"used": 5, "size": 10}
 
 
 # --- abort ---

@@ -7,6 +7,7 @@ import pytest
 
 from rpc.dialect import ConversationFacts
 from tests.rpc.acp.agent import Agent, piece
+from wire.messages import ContextSize
 
 
 def test_thoughts_and_blocks_that_are_no_text(busy: Agent) -> None:
@@ -114,13 +115,13 @@ def test_the_context_and_the_turns_are_part_of_the_state(busy: Agent) -> None:
     busy.end()
     busy.ask("get_state")
     state = json.loads(bytes(busy.messages[-1].result))
-    assert (state["context_used"], state["context_size"], state["message_count"]) == (120, 1000, 2)
+    assert (state["context"], state["message_count"]) == ({"used": 120, "size": 1000}, 2)
     assert (state["session_id"], state["session_file"]) == ("s1", "/journals/s1.jsonl")
-    assert busy.dialect.conversation_facts == ConversationFacts(context_used=120, context_size=1000)
+    assert busy.dialect.conversation_facts == ConversationFacts(context=ContextSize(120, 1000))
 
 
 def test_a_context_of_another_size_is_told_in_the_turn_or_at_the_start_of_the_next_one(busy: Agent) -> None:
-    for used in (120, 120, "many", 130):
+    for used in (120, 120, "many", -1, 10**30, 130):
         busy.update("usage_update", used=used, size=1000)
     told = [f'context_usage {{"size": 1000, "used": {used}}}' for used in (120, 130)]
     assert busy.reported == told
