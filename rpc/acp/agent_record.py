@@ -8,6 +8,8 @@ from errors import WorkerRefused
 from rpc.acp.messages import AUTH_REQUIRED, PROTOCOL_VERSION, object_of, objects_of, text_of
 
 _MAX_OFFERED = 20
+_MAX_WORD, _MAX_TEXT = 200, 2_000
+"""Characters of a name and of a description; the agent has written both."""
 WANTS_LOGIN = "wants a login"
 """What every message about a missing login says."""
 
@@ -49,26 +51,30 @@ def read_record(result: dict[str, Any]) -> AcpAgentRecord:
     sessions, prompts = object_of(abilities.get("sessionCapabilities")), object_of(abilities.get("promptCapabilities"))
     steering = object_of(object_of(result.get("_meta")).get("steering"))
     return AcpAgentRecord(
-        agent=text_of(info.get("name")) or "",
-        version=text_of(info.get("version")) or "",
+        agent=_word(info.get("name")),
+        version=_word(info.get("version")),
         load=abilities.get("loadSession") is True,
         resume=isinstance(sessions.get("resume"), dict),
         close=isinstance(sessions.get("close"), dict),
         images=prompts.get("image") is True,
         embedded=prompts.get("embeddedContext") is True,
         steering=steering.get("supported") is True,
-        auth_methods=tuple(map(_read_method, objects_of(result.get("authMethods"))))[:_MAX_OFFERED],
+        auth_methods=tuple(map(_read_method, objects_of(result.get("authMethods"))[:_MAX_OFFERED])),
     )
 
 
 def _read_method(method: dict[str, Any]) -> AuthMethod:
     args = method.get("args")
     return AuthMethod(
-        id=text_of(method.get("id")) or "",
-        type=text_of(method.get("type")) or "agent",
-        description=text_of(method.get("description")) or text_of(method.get("name")) or "",
-        args=tuple(filter(None, map(text_of, args))) if isinstance(args, list) else (),
+        id=_word(method.get("id")),
+        type=_word(method.get("type")) or "agent",
+        description=(text_of(method.get("description")) or text_of(method.get("name")) or "")[:_MAX_TEXT],
+        args=tuple(filter(None, map(_word, args[:_MAX_OFFERED]))) if isinstance(args, list) else (),
     )
+
+
+def _word(value: object) -> str:
+    return (text_of(value) or "")[:_MAX_WORD]
 
 
 def version_problem(name: str, result: dict[str, Any]) -> str | None:

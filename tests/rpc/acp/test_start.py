@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rpc.acp.agent_record import AuthMethod, read_record
 from tests.rpc.acp.agent import CWD, INITIALIZED, Agent
 
 NEW = {"cwd": CWD, "mcpServers": []}
@@ -156,6 +157,14 @@ def test_what_the_agent_says_of_itself_can_be_asked_for() -> None:
         "models": [],
         "answers_ping": None,
     }
+
+
+def test_of_long_words_of_an_agent_no_more_is_kept_than_a_person_reads() -> None:
+    word = "x" * 100_000
+    method = {"id": word, "type": word, "description": word, "args": [word] * 100}
+    found = read_record({"agentInfo": {"name": word, "version": word}, "authMethods": [method] * 100})
+    assert (len(found.agent), len(found.version)) == (200, 200)
+    assert found.auth_methods == (AuthMethod("x" * 200, "x" * 200, "x" * 2_000, ("x" * 200,) * 20),) * 20
 
 
 @pytest.mark.parametrize(
