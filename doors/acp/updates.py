@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from doors.acp.jsonrpc import encode_notification, seal_line
-from wire.events import TEXT_KINDS, EventType
+from wire.events import TEXT_KINDS, EventType, display_line, display_of
 from wire.framing import DECODE_ERRORS
 from wire.messages import EMPTY, ContextSize, EventEnvelope
 from wire.run_view import describe_call
@@ -296,7 +296,7 @@ class SessionUpdates:
         if event.type == EventType.AGENT_RESUMED:
             if data.strategy != "refed":
                 return
-            severity, words = "warning", "The agent has lost this conversation; its end was told to it again."
+            severity, words = "warning", display_line(display_of(event.type), {"strategy": data.strategy})
         title, _, rest = words.partition("\n")
         title, rest = title[:_MAX_TITLE], title[_MAX_TITLE:] + rest
         if title.strip():

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.doors.acp.talk import OPENED, Talk, text
+from wire.events import EventType, display_line
 
 ALL: dict[str, Any] = {"session": {"notices": {}, "compaction": {}}}
 
@@ -210,7 +211,7 @@ def test_notices_and_compactions_are_told_to_those_who_take_them_only() -> None:
     notices = [each for each in updates if each["sessionUpdate"] == "notice"]
     assert [(each["severity"], each["title"], each.get("description")) for each in notices] == [
         ("warning", "slow", "very slow"),
-        ("warning", "The agent has lost this conversation; its end was told to it again.", None),
+        ("warning", display_line(EventType.AGENT_RESUMED.display, {"strategy": "refed"}), None),
         ("info", "the build is red", None),
     ]
 
