@@ -37,6 +37,7 @@ from wire.log_file import ENDED
 from wire.process_title import TITLE_VARIABLE
 from wire.procfs import read_usage
 from wire.transcript_repair import TranscriptError, repair_transcript
+from wire.units import Seconds
 from wire.version import VERSION
 
 _PARENT_VARIABLE = "POOL_WORKER_PARENT"
@@ -213,12 +214,12 @@ class LocalLauncher:
             self._log(worker_id) as log,
             self._arguments(worker_id, profile) as argv,
         ):
-            spec = self._spec(worker_id, profile, argv, own_env, log)
+            spec, settings = self._spec(worker_id, profile, argv, own_env, log), self._settings_for(profile)
             forked = None if self._fork_server is None else await self._fork_server.start(spec)
             process = WorkerProcess.spawn(
                 spec,
                 self.children,
-                self.settings,
+                settings,
                 cgroups=self.cgroup,
                 started=forked,
                 on_logged=partial(self._log_changes.note, worker_id),
@@ -228,8 +229,8 @@ class LocalLauncher:
                 journal = JournalWriter() if DIALECTS[profile.dialect].keeps_journal else None
                 client = RpcClient(
                     process,
-                    self._dialect(worker_id, profile),
-                    self.settings,
+                    self._dialect(worker_id, profile, settings),
+                    settings,
                     name=worker_id,
                     mask=process.mask,
                     journal=None if journal is None else journal.append,
@@ -324,10 +325,14 @@ class LocalLauncher:
             raise WorkerStartFailed(f"the directory {directory} cannot be made: {exc.strerror}") from exc
         return directory
 
-    def _dialect(self, worker_id: str, profile: CapabilityProfile) -> Dialect:
+    def _settings_for(self, profile: CapabilityProfile) -> RpcSettings:
+        grace = max(self.settings.abort_grace, Seconds(DIALECTS[profile.dialect].abort_seconds))
+        return msgspec.structs.replace(self.settings, abort_grace=grace)
+
+    def _dialect(self, worker_id: str, profile: CapabilityProfile, settings: RpcSettings) -> Dialect:
         return make_dialect(
             profile.dialect,
-            settings=self.settings,
+            settings=settings,
             allow_bash=allows_tool(profile, "bash"),
             attended=partial(self._attended, worker_id),
             in_memory="--no-session" in worker_argv(profile, ""),
@@ -368,7 +373,7 @@ class LocalLauncher:
     async def _stop(self, process: WorkerProcess, client: RpcClient, force: trio.Event) -> None:
         async def abort() -> None:
             if client.is_running:
-                await client.request("abort", {}, timeout=self.settings.abort_grace)
+                await client.request("abort", {}, timeout=client.settings.abort_grace)
 
         async def hurry() -> None:
             await force.wait()

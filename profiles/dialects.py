@@ -25,6 +25,8 @@ class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor writes what was said into transcripts of its own; the program's own files are its affair."""
     reset_seconds: float
     """A change of the conversation may take this long where ``pool.reset_timeout`` is shorter; 0 = no longer."""
+    abort_seconds: float
+    """The end of an aborted turn may take this long where ``rpc.abort_grace`` is shorter; 0 = no longer."""
     refused_settings: frozenset[str]
     """Settings of an agent definition that its programs have no means to follow."""
     known_tools: tuple[str, ...]
@@ -104,6 +106,7 @@ DIALECTS: dict[str, DialectTraits] = {
         permission_mode="auto",
         keeps_journal=False,
         reset_seconds=0.0,
+        abort_seconds=0.0,
         refused_settings=_OF_ACP,
         known_tools=("edit", "exec", "find", "grep", "ls", "process", "read", "todo", "write"),
         escape_prompt=_escape_leading_at,
@@ -128,6 +131,7 @@ DIALECTS: dict[str, DialectTraits] = {
         permission_mode="auto",
         keeps_journal=False,
         reset_seconds=0.0,
+        abort_seconds=0.0,
         refused_settings=_OF_BUNDLED_AGENT | _OF_ACP | {"permission_mode"},
         known_tools=("bash", "edit", "find", "grep", "ls", "read", "write"),
         escape_prompt=_pad_to_no_file_name,
@@ -152,6 +156,7 @@ DIALECTS: dict[str, DialectTraits] = {
         permission_mode="approval",
         keeps_journal=True,
         reset_seconds=130.0,  # a load of a long conversation: 120 s, and the settings after it
+        abort_seconds=5.0,  # opencode needs 0.2 s, and more than 1 s on a busy machine
         refused_settings=_OF_BUNDLED_AGENT | _OF_ARGUMENTS,
         known_tools=(),
         escape_prompt=lambda text: text,

@@ -25,7 +25,7 @@ class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Where no front end follows control events, every dialog is cancelled at once."""
     abort_grace: Seconds = Seconds(1)
-    """Kill ladder, first rung: how long an aborted turn may take to end."""
+    """Kill ladder, first rung: how long an aborted turn may take to end; with agents of dialect acp at least 5 s."""
     eof_grace: Seconds = Seconds(1)
     """Second rung: how long a worker may live on with its stdin closed."""
     term_grace: Seconds = Seconds(2)

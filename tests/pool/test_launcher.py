@@ -3,6 +3,7 @@
 import os
 import secrets
 import signal
+import sys
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,11 @@ from pool.prompt_files import remove_leftover_prompts
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import AgentSettings, ProfilesSettings, build_profile
+from rpc.settings import RpcSettings
+from wire.units import Seconds
 
 pytestmark = pytest.mark.process
+ACP_AGENT = Path(__file__).resolve().parents[2] / "stress" / "acp_agent"
 
 
 async def environment_of_a_tool(launcher: LocalLauncher, profiles: ProfilesSettings, cwd: Path) -> dict[str, str]:
@@ -105,9 +109,27 @@ def test_a_dialog_waits_where_somebody_attends_to_its_worker_and_is_cancelled_el
     try:
         answers = {}
         for worker in ("w1", "w2"):
-            dialect = launcher._dialect(worker, profile)
+            dialect = launcher._dialect(worker, profile, launcher.settings)
             dialect.open(0.0)
             answers[worker] = dialect.receive(question, 0.0).outgoing
     finally:
         launcher.close()
     assert answers == {"w1": [], "w2": [b'{"type":"extension_ui_response","cancelled":true,"id":"d1"}\n']}
+
+
+async def test_an_agent_of_the_protocol_gets_five_seconds_to_end_an_aborted_turn_unless_the_settings_give_more(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-S", str(ACP_AGENT)]
+    definition = AgentSettings(dialect="acp", command=command, workspace=str(tmp_path))
+    profiles = ProfilesSettings(agents={"main": AgentSettings(), "acp": definition})
+    found = []
+    for name, grace in (("main", 0.5), ("acp", 0.5), ("acp", 9.0)):
+        settings = RpcSettings(abort_grace=Seconds(grace))
+        profile = build_profile(profiles, name, "default", str(tmp_path))
+        async with (
+            LocalLauncher.temporary(settings) as launcher,
+            launcher.open("w1", profile, force=trio.Event()) as worker,
+        ):
+            found.append(worker.client.settings.abort_grace)
+    assert found == [0.5, 5.0, 9.0]
