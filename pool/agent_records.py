@@ -55,7 +55,7 @@ class _Learned(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
 
 
-def _forget_at_the_end(_agent: str, _body: bytes) -> None:
+def _keep_nothing(_agent: str, _body: bytes) -> None:
     """Where there is no store."""
 
 
@@ -68,7 +68,7 @@ class AgentRecords:
     """
 
     def __init__(
-        self, kept: Mapping[str, bytes] | None = None, keep: Callable[[str, bytes], None] = _forget_at_the_end
+        self, kept: Mapping[str, bytes] | None = None, keep: Callable[[str, bytes], None] = _keep_nothing
     ) -> None:
         self._records: dict[str, ProgramRecord] = {}
         self._learned: dict[str, _Learned] = {}

@@ -7,7 +7,7 @@ from pool.transitions import SessionState
 
 
 class Dedication:
-    """Admits sessions that are to keep a worker to themselves: so many that one worker is left for all others.
+    """Admits sessions that are to keep a worker to themselves; at least one worker is left for all others.
 
     A session counts from its first request on, and as long as it has such a worker or a request for one: what has
     been admitted finds its place later.

@@ -87,7 +87,7 @@ class Workers:
             if not self._retire_if_due(worker):
                 dedicated[worker] = dedicated.pop(worker)  # the one used last is the last
         elif worker.retire_reason == "mismatch" and worker.session and worker.session.waiting:
-            self.stop(worker, StopReason.MISMATCH)  # its own session would wait for its commands, perhaps for ever
+            self.stop(worker, StopReason.MISMATCH)  # its own session would wait for the end of its commands
         elif worker not in dedicated:
             self._pin(worker)
 

@@ -59,7 +59,7 @@ class AskedQuestion:
 
 
 class EditorSession:
-    """One session. ``cwd``, ``servers``: as the editor has given them. ``bookmark``: everything up to it was told."""
+    """One session. ``cwd``, ``servers``: as the editor has given them. ``bookmark``: everything up to it was sent."""
 
     def __init__(
         self, opened: SessionOpened, params: OpenSessionParams, wishes: EditorWishes, is_own: Callable[[str], bool]

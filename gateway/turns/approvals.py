@@ -151,7 +151,7 @@ class ApprovalDecisions:
         session: str | None,
         seen: str | None = None,
         option_id: str | None = None,
-    ) -> "CallDecision":
+    ) -> CallDecision:
         """Decide, once; what came of it. ``note`` reaches the model, ``by`` names the person.
 
         ``seen``: from the last page of a call whose question shows only its beginning, and required to allow it.

@@ -19,7 +19,7 @@ _HANG_SECONDS = 60.0
 
 
 def settings(most: int, *agents: str) -> str:
-    """A ``pool.toml`` of these definitions and so many workers; how busy the machine is decides nothing."""
+    """A ``pool.toml`` of these definitions with ``most`` workers; no deadline depends on how busy the machine is."""
     lines = [
         f'[pool]\nmin = 0\nmax = {most}\nworker_memory = "1GiB"\nstart_timeout = "150s"\nwaiting_timeout = "150s"',
         '[rpc]\nabort_grace = "30s"\nrequest_timeout = "150s"',

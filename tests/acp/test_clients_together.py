@@ -97,7 +97,7 @@ class Company:
         )
 
     def wait_for_turns(self, count: int) -> list[Json]:
-        """The runs that have ended, in order, once there are so many."""
+        """The runs that have ended, in order, once there are ``count`` of them."""
         for _ in range(count - len(self.of_events("done"))):
             self.events.until(lambda event: event["type"] == "done")
         return self.of_events("done")
