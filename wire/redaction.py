@@ -7,10 +7,13 @@ import functools
 import itertools
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, overload
 
 HIDDEN = "***"
+_MAX_MORE = 20
+"""Sets of further values; as many as one process may have conversations open."""
 _MIN_SECRET_CHARS = 6
 """Shorter values of an environment are words such as ``1`` and ``true``: hiding those would hide the whole text."""
 
@@ -27,17 +30,25 @@ class SecretMask:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = tuple(values)
-        self._more: tuple[str, ...] = ()
+        self._more: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._compile()
 
     def hide_also(self, more: Iterable[str]) -> None:
-        """From now on hide these besides the values that it was made with; those of an earlier call are forgotten."""
-        before, self._more = self._more, tuple(more)
-        if self._more != before:
-            self._compile()
+        """From now on hide these besides the values that it was made with, and those of 19 other calls before."""
+        values = tuple(more)
+        if not values:
+            return
+        is_known = values in self._more
+        self._more[values] = None
+        self._more.move_to_end(values)
+        if is_known:
+            return
+        if len(self._more) > _MAX_MORE:
+            self._more.popitem(last=False)
+        self._compile()
 
     def _compile(self) -> None:
-        values = (*self._values, *self._more)
+        values = (*self._values, *itertools.chain.from_iterable(self._more))
         parts = {part for value in values for part in (value, *value.splitlines()) if len(part) >= _MIN_SECRET_CHARS}
         found = {spelling for part in parts for spelling in _spellings(part)}
         longest_first = sorted(found, key=len, reverse=True)
