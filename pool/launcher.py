@@ -31,7 +31,7 @@ from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateAgentDir
 from rpc.process import WorkerProcess
 from rpc.rlimit_mark import can_mark_by_rlimit
 from rpc.settings import RpcSettings
-from rpc.spawn import WorkerSpec, worker_environment
+from rpc.spawn import OUT_OF_RESOURCES, WorkerSpec, worker_environment
 from rpc.stderr_log import note_in_log
 from wire.log_file import ENDED
 from wire.process_title import TITLE_VARIABLE
@@ -304,7 +304,12 @@ class LocalLauncher:
     @contextmanager
     def _log(self, worker_id: str) -> Iterator[Path]:
         """Where its stderr goes; the files of the workers that ended first make room."""
-        log = self._logs.open(self._make_directory("logs"), worker_id, self.settings.log_workers)
+        directory = self._make_directory("logs")
+        try:
+            log = self._logs.open(directory, worker_id, self.settings.log_workers)
+        except OSError as exc:
+            why = OUT_OF_RESOURCES.get(exc.errno or 0, f"the logs in {directory} cannot be read: {exc.strerror}")
+            raise WorkerStartFailed(why) from exc
         try:
             yield log
         except WorkerStartFailed as exc:  # there is no process that could have written it

@@ -21,12 +21,13 @@ from rpc.rlimit_mark import marking_children
 from rpc.settings import RpcSettings
 from wire.procfs import MARKER_VARIABLE
 
-_OUT_OF_RESOURCES = {
+OUT_OF_RESOURCES = {
     errno.EMFILE: "the supervisor has no file descriptor left; raise `ulimit -n` or lower `max` in [pool]",
     errno.ENFILE: "the machine has no file handle left",
     errno.EAGAIN: "the limit of processes is reached; raise `ulimit -u` (or the container's pids limit) or lower `max`",
     errno.ENOMEM: "the machine has no memory left for another process",
 }
+"""Why no process can be started, by errno, and what to do."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,9 +136,9 @@ def _start_error(spec: WorkerSpec, exc: Exception) -> WorkerStartFailed:
 
 def _transient_reason(exc: Exception) -> str | None:
     """A want of the machine's that may be over at the next attempt."""
-    if not isinstance(exc, OSError) or exc.errno not in _OUT_OF_RESOURCES:
+    if not isinstance(exc, OSError) or exc.errno not in OUT_OF_RESOURCES:
         return None
-    return f"{_OUT_OF_RESOURCES[exc.errno]} ({exc.strerror})"
+    return f"{OUT_OF_RESOURCES[exc.errno]} ({exc.strerror})"
 
 
 def _permanent_reason(spec: WorkerSpec, exc: Exception) -> str:
