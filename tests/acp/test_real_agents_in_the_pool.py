@@ -97,7 +97,8 @@ def assert_killed_in_mid_turn_it_goes_on_elsewhere(pooled: Pooled, words: dict[s
     assert "killed by signal 9" in pooled.supervisor.outcome(run)["error"]["message"]
     assert_remembers(pooled, "alice", words)
     assert pooled.pid_of("alice") != killed
-    assert pooled.strategy("alice") == ("loaded" if pooled.agent.loads else "refed")
+    # a process that is killed may not have stored the prompt that was under way; then the conversation is fed again
+    assert pooled.strategy("alice") in (("loaded", "refed") if pooled.agent.loads else ("refed",))
 
 
 def assert_a_parked_session_goes_on(pooled: Pooled, words: dict[str, str]) -> None:
