@@ -1,4 +1,4 @@
-// Tool calls that wait for a person: all of what is asked, a note, allow or deny.
+// Tool calls that wait for a person: all of what is asked, a note, allow or deny. Those of the open session stand in its conversation.
 
 import { announce, toast } from "./announcer.js";
 import { CallInFull } from "./calls.js";
@@ -11,6 +11,8 @@ const MOST_LABEL = 40; // characters of an agent's own answer
 export class ApprovalsView {
   #model;
   #app;
+  /** The cards by session and call id: one that moves into its conversation keeps what was typed. */
+  #cards = new Map();
   #announced = new Set();
   /** Questions that were answered on this page. */
   #answered = new Set();
@@ -22,16 +24,27 @@ export class ApprovalsView {
 
   draw() {
     const asked = [...this.#model.permissions].map(([key, each]) => ({ key, ...each }));
-    const shown = asked.slice(0, MOST);
-    const hadFocus = byId("approvals").contains(document.activeElement);
-    reconcile(byId("approval-list"), shown, (each) => each.key, (each) => this.#create(each), () => {});
-    byId("approvals").hidden = asked.length === 0;
-    setText(byId("approvals-title"), asked.length > 1 ? `${asked.length} calls wait for your approval` : "Waiting for your approval");
+    const open = this.#app.openKey();
+    const elsewhere = asked.filter(({ session }) => session !== open);
+    const hadFocus = document.activeElement.closest(".approval") !== null;
+    this.#put(byId("approval-list"), elsewhere);
+    this.#app.changeHistory(() => this.#put(byId("asked-here"), asked.filter(({ session }) => session === open)));
+    for (const key of this.#cards.keys()) if (!this.#model.permissions.has(key)) this.#cards.delete(key);
+    byId("approvals").hidden = elsewhere.length === 0;
+    setText(byId("approvals-title"), elsewhere.length > 1 ? `${elsewhere.length} calls wait for your approval` : "Waiting for your approval");
     document.title = asked.length > 0 ? `(${asked.length}) pool` : "pool";
     if (hadFocus && document.activeElement === document.body) this.focus();
     for (const { key, session, call } of asked) if (!this.#announced.has(key)) announce(`Approval needed: ${call.name} in session ${session}`);
     for (const key of this.#announced) this.#announceClosed(key);
     this.#announced = new Set(this.#model.permissions.keys());
+  }
+
+  #put(list, asked) {
+    const card = (each) => {
+      if (!this.#cards.has(each.key)) this.#cards.set(each.key, this.#create(each));
+      return this.#cards.get(each.key);
+    };
+    reconcile(list, asked.slice(0, MOST), (each) => each.key, card, () => {});
   }
 
   /** A question that was on the page and is gone, without an answer from here: say why. */
@@ -44,7 +57,7 @@ export class ApprovalsView {
 
   /** Go to the first call, of a session where one is given; where there is none, to the list of sessions. */
   focus(session = null) {
-    const cards = [...byId("approval-list").children];
+    const cards = [...document.querySelectorAll("#asked-here > .approval, #approval-list > .approval")];
     const card = cards.find((each) => each.dataset.session === session) ?? cards[0];
     const first = card?.querySelector("input") ?? null;
     (first ?? byId("sessions-title")).focus();

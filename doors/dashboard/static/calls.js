@@ -55,6 +55,10 @@ export class CallInFull {
   }
 
   #take(page) {
+    this.#app.changeHistory(() => this.#append(page));
+  }
+
+  #append(page) {
     for (const part of page.parts) {
       if (part.offset && this.#last) this.#add(this.#last, part);
       else this.#begin(part);
@@ -63,10 +67,10 @@ export class CallInFull {
   }
 
   #begin(part) {
-    const text = h("pre");
-    this.element.append(h("div", { class: "part" }, h("span", { class: "part-name", text: part.name }), text));
-    this.#last = text;
-    this.#add(text, part);
+    const element = partElement(part.name);
+    this.element.append(element);
+    this.#last = element.lastElementChild;
+    this.#add(this.#last, part);
   }
 
   #add(text, { text: more, form }) {
@@ -74,9 +78,15 @@ export class CallInFull {
       text.append(visibleLines(more, 0).join("\n") + (more.endsWith("\n") ? "\n" : ""));
       return;
     }
-    for (const line of visibleLines(more, 1)) text.append(h("span", { class: TONES[line[0]] ?? null, text: `${line}\n` }));
+    text.append(...diffLines(visibleLines(more, 1)));
   }
 }
+
+/** A part of a call: its name, and a place for its text, which is the last child. */
+export const partElement = (name) => h("div", { class: "part" }, h("span", { class: "part-name", text: name }), h("pre"));
+
+/** The lines of a diff, each in the colour of what becomes of it. */
+export const diffLines = (lines) => lines.map((line) => h("span", { class: TONES[line[0]] ?? null, text: `${line}\n` }));
 
 /** Units of a string that are the second half of a character: the supervisor counts characters. */
 const surplus = (text) => (text.match(/[\ud800-\udbff][\udc00-\udfff]/g) ?? []).length;

@@ -30,7 +30,7 @@ export class ConversationView {
     this.#app = app;
     byId("conversation-close").addEventListener("click", () => this.close());
     byId("abort").addEventListener("click", () => app.act("abort", { session: this.#key }, `The turn of ${this.#key} is being ended`));
-    byId("asks-note").querySelector("button").addEventListener("click", () => this.#showAsked());
+    byId("asks-note").querySelector("button").addEventListener("click", () => app.showApproval(this.#key));
     byId("composer").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#send();
@@ -68,7 +68,12 @@ export class ConversationView {
     this.draw();
     this.#read();
     (write ? byId("prompt") : byId("conversation-title")).focus();
-    this.#app.mark("sessions");
+    this.#app.mark("sessions", "approvals");
+  }
+
+  /** Make a change to what is shown of the conversation; a reader at its end stays there. */
+  change(work) {
+    this.#history.change(work);
   }
 
   /** Back to where it was opened from. */
@@ -78,7 +83,7 @@ export class ConversationView {
     sessionStorage.removeItem(OPEN);
     byId("conversation").hidden = true;
     delete document.body.dataset.open;
-    this.#app.mark("sessions", "events");
+    this.#app.mark("sessions", "approvals", "events");
     const opener = this.#opener;
     this.#opener = null;
     (opener?.isConnected ? opener : byId("sessions-title")).focus();
@@ -137,13 +142,6 @@ export class ConversationView {
     if (note.hidden) return;
     setText(note.querySelector("span"), names.length > 0 ? `Waits for your approval: ${names.join(", ")}` : "Waits for an answer to a question of the agent, which this page cannot give");
     note.querySelector("button").hidden = names.length === 0;
-  }
-
-  /** Go to the question; in a narrow window the conversation lies over it. */
-  #showAsked() {
-    const key = this.#key;
-    if (getComputedStyle(byId("conversation")).position === "fixed") this.close();
-    this.#app.showApproval(key);
   }
 
   // --- what was said ---

@@ -14,6 +14,8 @@ export class History {
   #transcript = h("div", { class: "group" });
   #turn = h("div", { class: "group" });
   #waiting = h("div", { class: "group" });
+  /** The questions of the turn; their view fills it. */
+  #asked = byId("asked-here");
   /** The transcript's messages: `{text, said, elements, isMatched}`. `text`: as JSON; `said`: a user's words; `elements`: with what was put behind it. */
   #messages = [];
   /** Messages that the transcript does not have, by run: `{element, text, started, joined, over}`. */
@@ -32,7 +34,7 @@ export class History {
     this.#live = null;
     this.#hasFailed = false;
     for (const group of [this.#transcript, this.#turn, this.#waiting]) group.replaceChildren();
-    this.#root.replaceChildren(this.#transcript, this.#turn, this.#waiting);
+    this.#root.replaceChildren(this.#transcript, this.#turn, this.#asked, this.#waiting);
   }
 
   /** Make a change; a reader at the end stays there, one further up is not moved. */

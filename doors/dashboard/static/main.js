@@ -43,6 +43,7 @@ class Dashboard {
       mark: (...names) => this.#frames.mark(...names),
       openKey: () => this.#views.conversation.key,
       openSession: (key, options) => this.#views.conversation.open(key, options),
+      changeHistory: (work) => this.#views.conversation.change(work),
       showApproval: (key) => this.#views.approvals.focus(key),
       act: (...given) => this.act(...given),
       ask: (...given) => this.ask(...given),

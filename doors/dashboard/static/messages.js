@@ -1,6 +1,8 @@
 // Messages of a transcript as elements: what people and agents said, calls of tools with what came of them.
 
-import { h } from "./dom.js";
+import { describeInput } from "./call_text.js";
+import { diffLines, partElement } from "./calls.js";
+import { h, setAttribute } from "./dom.js";
 import { short } from "./format.js";
 import { resumption } from "./summary.js";
 
@@ -34,7 +36,7 @@ function element(part, role, origin) {
       return fold("thought", "Thought", part.thinking ?? part.text ?? "");
     case "tool_use":
     case "toolCall":
-      return fold("call", `${part.name}  ${preview(part.input ?? part.arguments)}`, JSON.stringify(part.input ?? part.arguments ?? {}, null, 2));
+      return call(part.name, part.input ?? part.arguments ?? {});
     case "tool_result":
       return result(textOf(part.content), part.content?.ok === false || part.is_error === true);
     case "image":
@@ -57,14 +59,25 @@ function fold(kind, head, text) {
   return h("details", { class: `fold ${kind}` }, h("summary", { text: short(head, 160) }), whole(h("pre", { tabindex: "0" }), text));
 }
 
+/** A call, folded: its command as text, its change of a file line by line. */
+function call(name, input) {
+  const { head, parts } = describeInput(input);
+  const shown = parts.map(({ name: title, text, form }) => {
+    const part = partElement(title);
+    setAttribute(part.lastElementChild, "tabindex", "0");
+    if (form !== "diff" || text.length > MOST) whole(part.lastElementChild, text);
+    else part.lastElementChild.append(...diffLines(text.split("\n")));
+    return part;
+  });
+  return h("details", { class: "fold call" }, h("summary", { text: short(`${name}  ${head}`, 160) }), h("div", { class: "call-parts" }, ...shown));
+}
+
 function textOf(content) {
   const value = content?.data ?? (content?.error ? [content.error, content.note && `Note: ${content.note}`].filter(Boolean).join("\n") : content);
   if (typeof value === "string") return value;
   if (Array.isArray(value)) return value.map((part) => part.text ?? "").join("\n");
   return JSON.stringify(value ?? "", null, 2);
 }
-
-const preview = (input) => short(typeof input?.command === "string" ? input.command : JSON.stringify(input ?? {}), 140);
 
 /** Put a text into an element; of a long one the beginning, and a button that shows all of it. */
 function whole(element, text) {

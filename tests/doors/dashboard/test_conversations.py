@@ -212,22 +212,53 @@ def test_a_call_is_approved_and_another_denied_with_a_note_that_reaches_the_mode
     expect(page).to_have_title("pool")
 
 
-def test_in_a_narrow_window_the_conversation_leads_to_the_question_it_waits_with(
-    site: Site, open_page: OpenPage
+@pytest.mark.parametrize("width", [400, 1440])
+def test_a_question_stands_in_the_conversation_that_is_open_and_is_answered_there(
+    site: Site, open_page: OpenPage, width: int
 ) -> None:
-    visit = open_page(site, viewport={"width": 400, "height": 800})
+    visit = open_page(site, viewport={"width": width, "height": 800})
     page = visit.page
-    run = ask(site, "phone", "echo from-a-phone")
-    expect(page.locator(".approval")).to_have_count(1)
-    page.get_by_role("button", name="Sessions", exact=True).click()
-    visit.open_session("phone")
-    expect(page.locator("#asks-note")).to_contain_text("Waits for your approval: exec")
+    session = f"asked-at-{width}"
+    run = ask(site, session, "echo from-here")
+    expect(page.locator("#approval-list .approval")).to_have_count(1)
+    if width < 1000:
+        page.get_by_role("button", name="Sessions", exact=True).click()
+    visit.open_session(session)
+    card = page.locator("#history .approval")
+    expect(card.locator(".part", has_text="command").locator("pre")).to_have_text("echo from-here")
+    expect(page.locator("#approvals")).to_be_hidden()
+    page.get_by_label(f"Note about exec in {session}").fill("half a note")
+    page.locator("#conversation-close").click()
+    expect(card).to_have_count(0)
+    visit.open_session(session)
+    expect(page.get_by_label(f"Note about exec in {session}")).to_have_value("half a note")
     page.locator("#asks-note button").click()
-    expect(page.get_by_label("Note about exec in phone")).to_be_focused()
-    page.get_by_role("button", name="Approve exec in phone").click()
-    assert site.call("agent.wait", run_id=run)["text"].strip() == "from-a-phone"
-    visit.open_session("phone")
+    expect(page.get_by_label(f"Note about exec in {session}")).to_be_focused()
+    page.get_by_role("button", name=f"Approve exec in {session}").click()
+    assert site.call("agent.wait", run_id=run)["text"].strip() == "from-here"
+    expect(card).to_have_count(0)
     expect(page.locator("#asks-note")).to_be_hidden()
+
+
+def test_a_call_reads_as_its_command_or_as_the_change_that_it_makes(site: Site, visit: Visit, page: Page) -> None:
+    command = "printf 'one\\ntwo'\necho done"
+    site.say("readable", f"TOOL:exec {json.dumps({'command': command, 'timeout': 9})} TELL")
+    change = {"path": "read.txt", "content": "first\nsecond\n"}
+    site.say("readable", f"TOOL:write {json.dumps(change)} ECHO:written")
+    edits = [{"old_text": "second", "new_text": "third\nfourth"}]
+    site.say("readable", f"TOOL:edit {json.dumps({'path': 'read.txt', 'edits': edits})} ECHO:edited")
+    visit.open_session("readable")
+    calls = page.locator("#history .fold.call")
+    expect(calls.locator("summary")).to_have_text(
+        ["exec  " + command.replace("\n", " "), "write  read.txt", "edit  read.txt"]
+    )
+    texts = [each.locator("pre").all_text_contents() for each in calls.all()]
+    assert texts == [
+        [command, '{\n  "timeout": 9\n}'],
+        ["read.txt", "+first\n+second\n"],
+        ["read.txt", "-second\n+third\n+fourth\n"],
+    ]
+    assert calls.last.locator(".added").count() == 2
 
 
 def test_a_long_call_can_be_approved_when_its_end_was_shown(site: Site, page: Page) -> None:
