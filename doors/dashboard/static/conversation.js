@@ -18,7 +18,7 @@ export class ConversationView {
   #key = null;
   #agent = "";
   #opener = null;
-  #history = new History();
+  #history = new History((text) => this.#sendText(text));
   #isDeleted = false;
   /** Whether it is known how the last turn ended, where it was over when the session was opened. */
   #isEndKnown = false;
@@ -163,9 +163,10 @@ export class ConversationView {
     if (key === null || this.#reading === key) return key === null ? undefined : this.#readSoon();
     if (!this.#model.sessions.has(key)) return undefined;
     this.#reading = key;
+    const ended = this.#history.endedRuns;
     const answer = await this.#app.ask("sessions.history", { session: key, limit: MESSAGES });
     this.#reading = null;
-    if (answer !== null && key === this.#key) this.#show(answer.messages);
+    if (answer !== null && key === this.#key) this.#show(answer.messages, ended);
     if (key === this.#key && !this.#isEndKnown) await this.#lookAtEnd(key);
     return undefined;
   }
@@ -176,16 +177,16 @@ export class ConversationView {
     const session = this.#model.sessions.get(key);
     if (session?.state !== "READY" || session.lastRun === null) return;
     const outcome = await this.#app.ask("agent.wait", { session: key, run_id: session.lastRun, timeout_ms: 0 });
-    const trouble = outcome === null ? "" : troubleOf(outcome, []);
-    if (trouble === "" || key !== this.#key || session.lastRun !== outcome.run_id || session.state !== "READY") return;
+    const trouble = outcome === null ? null : troubleOf(outcome, []);
+    if (trouble === null || key !== this.#key || session.lastRun !== outcome.run_id || session.state !== "READY") return;
     session.failed = hasFailed(outcome);
     this.#history.change(() => this.#history.tellEnd(outcome.text ?? "", trouble));
     this.#app.mark("sessions", "conversation");
   }
 
-  #show(messages) {
+  #show(messages, ended) {
     const session = this.#model.sessions.get(this.#key);
-    this.#history.change(() => this.#history.show(messages, { live: session?.live ?? "", isOver: session?.state === "READY" }));
+    this.#history.change(() => this.#history.show(messages, { live: session?.live ?? "", isOver: session?.state === "READY", ended }));
   }
 
   // --- writing ---
@@ -194,23 +195,28 @@ export class ConversationView {
     const field = byId("prompt");
     const text = field.value.trim();
     if (text === "" || this.#key === null) return;
+    field.value = "";
+    if (!(await this.#sendText(text)) && field.value === "") field.value = text;
+  }
+
+  /** Send a message to the open session; false where it was refused and should be written again. */
+  async #sendText(text) {
     const key = this.#key;
     const run = crypto.randomUUID?.() ?? `web-${Date.now()}-${Math.random().toString(36).slice(2)}`;
-    field.value = "";
     this.#history.drawPending({ run, text, started: false, joined: false });
     this.#history.toEnd();
     const params = { session: key, text, run, ...(this.#agent ? { agent: this.#agent } : {}) };
     const answer = await this.#app.act("agent", params, "");
-    if (answer !== null || this.#key !== key) return;
+    if (answer !== null || this.#key !== key) return true;
     this.#history.withdraw(run);
-    if (field.value === "") field.value = text;
+    return false;
   }
 }
 
-/** Why a turn did not end well, and which of its questions are closed with it; empty where it did. */
+/** Why a turn did not end well, and which of its questions are closed with it: `{text, isFailure}`; null where it did. */
 function troubleOf(data, unanswered) {
   const end = endOf(data);
-  if (end === "" && unanswered.length === 0) return "";
+  if (end === "" && unanswered.length === 0) return null;
   const closed = unanswered.length > 0 ? ` What waited for approval was not run: ${unanswered.join(", ")}.` : "";
-  return `The turn ended: ${end || "it is over"}.${closed}`;
+  return { text: `The turn ended: ${end || "it is over"}.${closed}`, isFailure: hasFailed(data) };
 }

@@ -1,7 +1,9 @@
 // What was said in one session, as elements: the transcript, the turn that goes on, messages that wait for theirs.
 
-import { byId, h, setText } from "./dom.js";
-import { JOINED, bubble, messageElements } from "./messages.js";
+import { byId, h, setAttribute, setText } from "./dom.js";
+import { short } from "./format.js";
+import { MarkdownText } from "./markdown.js";
+import { JOINED, askedIn, bubble, messageElements } from "./messages.js";
 
 const CUT_OFF = "Agent, cut off";
 
@@ -15,8 +17,8 @@ export class History {
   #turn = h("div", { class: "group" });
   #waiting = h("div", { class: "group" });
   /** The questions of the turn; their view fills it. */
-  #asked = byId("asked-here");
-  /** The transcript's messages: `{text, said, elements, isMatched}`. `text`: as JSON; `said`: a user's words; `elements`: with what was put behind it. */
+  #questions = byId("asked-here");
+  /** The transcript's messages: `{text, said, asked, elements, isMatched}`. `text`: as JSON; `said`: a user's words; `asked`: see `askedIn`; `elements`: with what was put behind it. */
   #messages = [];
   /** Messages that the transcript does not have, by run: `{element, text, started, joined, over}`. */
   #pending = new Map();
@@ -24,7 +26,17 @@ export class History {
   #settled = new Set();
   #live = null;
   #liveText = "";
+  #liveMarkdown = null;
   #hasFailed = false;
+  #again;
+  /** What began the last turn, where that is known and can be sent again. */
+  #asked = null;
+  #retry = null;
+
+  /** `again(text)`: send a message once more. */
+  constructor(again) {
+    this.#again = again;
+  }
 
   /** Begin with an empty page. */
   clear() {
@@ -33,8 +45,10 @@ export class History {
     this.#settled.clear();
     this.#live = null;
     this.#hasFailed = false;
+    this.#asked = null;
+    this.#retry = null;
     for (const group of [this.#transcript, this.#turn, this.#waiting]) group.replaceChildren();
-    this.#root.replaceChildren(this.#transcript, this.#turn, this.#asked, this.#waiting);
+    this.#root.replaceChildren(this.#transcript, this.#turn, this.#questions, this.#waiting);
   }
 
   /** Make a change; a reader at the end stays there, one further up is not moved. */
@@ -54,6 +68,8 @@ export class History {
     if (this.#settled.has(run)) return;
     const known = this.#pending.get(run) ?? { element: bubble("user", text), text, over: false };
     if (!this.#pending.has(run)) known.element.dataset.pending = "";
+    if (!this.#pending.has(run)) this.#dropRetry();
+    if (started && !joined) this.#asked = text;
     this.#pending.set(run, Object.assign(known, { started, joined }));
     if (joined) setText(known.element.querySelector(".by"), JOINED);
     if (!known.element.isConnected) this.#waiting.append(known.element);
@@ -74,12 +90,11 @@ export class History {
       this.#live = bubble("assistant", "");
       this.#live.dataset.live = "";
       this.#liveText = "";
+      this.#liveMarkdown = new MarkdownText(this.#live.querySelector(".text"));
       this.#turn.append(this.#live);
     }
     setText(this.#live.querySelector(".by"), isFromStart ? "Agent" : "Agent; the beginning follows when the answer is complete");
-    const element = this.#live.querySelector(".text");
-    if (text.startsWith(this.#liveText) && element.firstChild !== null) element.firstChild.appendData(text.slice(this.#liveText.length));
-    else setText(element, text);
+    this.#liveMarkdown.set(text);
     this.#liveText = text;
   }
 
@@ -87,9 +102,16 @@ export class History {
   begin() {
     this.#settleTurn();
     this.#hasFailed = false;
+    this.#asked = null;
+    this.#dropRetry();
   }
 
-  /** A run has ended; `trouble`: why, where it did not end well. */
+  #dropRetry() {
+    this.#retry?.remove();
+    this.#retry = null;
+  }
+
+  /** A run has ended; `trouble`: `{text, isFailure}`, why, where it did not end well; else null. */
   end(run, trouble) {
     if (this.#live !== null) delete this.#live.dataset.live;
     const pending = this.#pending.get(run);
@@ -97,13 +119,33 @@ export class History {
       delete pending.element.dataset.pending;
       pending.over = true;
     }
-    if (trouble) this.tell(trouble);
+    if (trouble !== null) this.tell(trouble);
   }
 
   /** Say why a turn has failed; once, however many runs it had. */
   tell(trouble) {
     this.#hasFailed = true;
-    if (this.#turn.lastElementChild?.textContent !== trouble) this.#turn.append(h("p", { class: "said trouble", text: trouble }));
+    const last = this.#turn.lastElementChild;
+    if (last?.querySelector(".cause")?.textContent === trouble.text) return;
+    this.#dropRetry();
+    this.#turn.append(h("div", { class: "said trouble", data: { tone: trouble.isFailure ? "bad" : "warn" } }, h("p", { class: "cause", text: trouble.text }), this.#makeRetry()));
+  }
+
+  #makeRetry() {
+    this.#retry = h("button", { type: "button", class: "button small", text: "Try again", on: { click: () => this.#again(this.#lastAsked()) } });
+    this.#updateRetry();
+    return this.#retry;
+  }
+
+  #lastAsked() {
+    return this.#asked ?? this.#messages.findLast((each) => each.asked !== null)?.asked ?? null;
+  }
+
+  #updateRetry() {
+    if (this.#retry === null) return;
+    const text = this.#lastAsked();
+    this.#retry.hidden = text === null;
+    setAttribute(this.#retry, "title", text === null ? null : short(text, 300));
   }
 
   /** Say of the last turn why it has failed, and `text`, what was said in it, where no transcript has that. */
@@ -113,8 +155,16 @@ export class History {
     this.#settleTurn();
   }
 
-  /** Bring the elements up to what the transcript has; `live`: the running answer that it does not have. */
-  show(messages, { live, isOver }) {
+  /** The runs that have ended and whose message the transcript does not have yet. */
+  get endedRuns() {
+    return new Set([...this.#pending].filter(([, { over }]) => over).map(([run]) => run));
+  }
+
+  /**
+   * Bring the elements up to what the transcript has; `live`: the running answer that it does not have; `ended`: the
+   * `endedRuns` of when it was asked for: only of those it says whether it has their message.
+   */
+  show(messages, { live, isOver, ended }) {
     const texts = messages.map((message) => JSON.stringify(message));
     this.#dropOlder(texts);
     let same = 0;
@@ -123,12 +173,13 @@ export class History {
     const fresh = messages.slice(same);
     for (const [index, message] of fresh.entries()) {
       const said = message.role === "user" ? JSON.stringify(message.content) : null;
-      this.#messages.push({ text: texts[same + index], said, elements: messageElements(message), isMatched: false });
+      this.#messages.push({ text: texts[same + index], said, elements: messageElements(message), asked: askedIn(message), isMatched: false });
     }
     this.#transcript.append(...this.#messages.slice(same).flatMap((each) => each.elements));
-    this.#settleMessages(this.#messages.slice(same));
+    this.#settleMessages(this.#messages.slice(same), ended);
     if (live === "") this.#settleLive(fresh);
     if (isOver) this.#settleTurn();
+    this.#updateRetry();
   }
 
   /** The oldest messages fall out of the part that is asked for; the others stay as they are. */
@@ -141,9 +192,9 @@ export class History {
   }
 
   /** What the transcript has need not be shown a second time; what it will never have stays. */
-  #settleMessages(fresh) {
-    for (const [run, { element, over }] of this.#pending) {
-      if (this.#settle(run, fresh) || this.#settle(run, this.#messages, '"') || !over) continue;
+  #settleMessages(fresh, ended) {
+    for (const [run, { element }] of this.#pending) {
+      if (this.#settle(run, fresh) || this.#settle(run, this.#messages, '"') || !ended.has(run)) continue;
       this.#pending.delete(run);
       this.#settled.add(run);
       this.#turn.append(element);

@@ -4,6 +4,7 @@ import { describeInput } from "./call_text.js";
 import { diffLines, partElement } from "./calls.js";
 import { h, setAttribute } from "./dom.js";
 import { short } from "./format.js";
+import { markdown } from "./markdown.js";
 import { resumption } from "./summary.js";
 
 const MOST = 20_000; // characters of one text
@@ -23,9 +24,18 @@ export function messageElements({ role, content, origin, strategy }) {
   return [resumed ? h("p", { class: "said resumed", text: resumed }) : null, ...said].filter((each) => each !== null);
 }
 
-/** A message; `who`: user or assistant; `by`: its sender's name as shown. */
+/** A message; `who`: user, as it was written, or assistant, whose Markdown is read; `by`: its sender's name as shown. */
 export function bubble(who, text, by = who === "user" ? "You" : "Agent") {
-  return h("div", { class: `said ${who}` }, h("span", { class: "by", text: by }), whole(h("div", { class: "text" }), text));
+  const words = who === "user" ? whole(h("div", { class: "text" }), text) : whole(h("div", { class: "text markdown" }), text, (all) => markdown(all));
+  return h("div", { class: `said ${who}` }, h("span", { class: "by", text: by }), words);
+}
+
+/** What a person has begun a turn with; null where it is something else, or more than a text. */
+export function askedIn({ role, content, origin }) {
+  if (role !== "user" || origin) return null;
+  if (typeof content === "string") return content || null;
+  const isText = Array.isArray(content) && content.length === 1 && content[0].type === "text";
+  return isText ? content[0].text : null;
 }
 
 function element(part, role, origin) {
@@ -79,12 +89,12 @@ function textOf(content) {
   return JSON.stringify(value ?? "", null, 2);
 }
 
-/** Put a text into an element; of a long one the beginning, and a button that shows all of it. */
-function whole(element, text) {
-  if (text.length <= MOST) element.textContent = text;
-  else {
-    const rest = h("button", { type: "button", class: "button small rest", text: `Show ${(text.length - MOST).toLocaleString("en")} more characters`, on: { click: () => (element.textContent = text) } });
-    element.append(text.slice(0, MOST), rest);
+/** Put a text into an element; of a long one the beginning, and a button that shows all of it. `shape`: its elements. */
+function whole(element, text, shape = (all) => [all]) {
+  element.replaceChildren(...shape(text.slice(0, MOST)));
+  if (text.length > MOST) {
+    const show = () => element.replaceChildren(...shape(text));
+    element.append(h("button", { type: "button", class: "button small rest", text: `Show ${(text.length - MOST).toLocaleString("en")} more characters`, on: { click: show } }));
   }
   return element;
 }

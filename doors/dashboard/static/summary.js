@@ -6,7 +6,14 @@ import { short } from "./format.js";
 const LENGTH = 220;
 const FIELD = /\{([\w.]+)(?:=(\w+))?(?:\?([^}]*))?\}/g;
 
-const called = (call) => `${call?.name ?? "?"} ${call?.input_preview ?? ""}`;
+/** The command or the file at the beginning of a preview, which is JSON and may be cut. */
+const FIRST = /^\{"(?:command|path|file_path)":\s?"((?:[^"\\\u0000-\u001f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*)/;
+
+function called(call) {
+  const preview = call?.input_preview ?? "";
+  const first = FIRST.exec(preview)?.[1];
+  return `${call?.name ?? "?"} ${first === undefined ? preview : JSON.parse(`"${first}"`)}`;
+}
 
 /** The display of a type of event; undefined where the table of the supervisor does not list it. */
 export const displayOf = (type) => DISPLAYS[type];

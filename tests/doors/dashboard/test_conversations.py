@@ -126,6 +126,22 @@ def test_of_a_killed_worker_the_half_answer_stays_and_its_conversation_goes_on_w
     expect(page.get_by_role("button", name=f"Worker {heir['id']},")).to_contain_text("mortal")
 
 
+def test_a_failed_turn_says_why_and_is_tried_again_at_a_press(site: Site, visit: Visit, page: Page) -> None:
+    prompt = "PIECES=3 ERROR"
+    site.say("unlucky", prompt)
+    visit.open_session("unlucky")
+    trouble = page.locator("#history .trouble")
+    for failures in (1, 2):  # of a turn from before the page was opened, and of one that it has seen
+        expect(trouble).to_have_count(failures)
+        expect(trouble.last.locator(".cause")).to_contain_text("the scripted model was asked to fail")
+        expect(trouble.last).to_have_attribute("data-tone", "bad")
+        expect(page.locator("#history .said.user .text")).to_have_text([prompt] * failures)
+        expect(trouble.get_by_role("button")).to_have_count(1)
+        expect(trouble.last.get_by_role("button", name="Try again")).to_be_visible()
+        if failures == 1:
+            trouble.last.get_by_role("button", name="Try again").click()
+
+
 def test_a_session_that_is_deleted_elsewhere_says_so_where_it_is_open(site: Site, visit: Visit, page: Page) -> None:
     site.say("doomed", "hello")
     visit.open_session("doomed")

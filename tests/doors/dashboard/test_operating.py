@@ -111,6 +111,21 @@ def test_a_worker_that_is_given_up_is_no_activity_of_its_session(page: Page) -> 
     assert ages == [10, 10, 10]
 
 
+def test_a_line_about_a_call_has_its_command_as_text_also_where_it_is_cut(page: Page) -> None:
+    lines = page.evaluate(
+        r"""async () => {
+            const { summarize } = await import("/assets/summary.js");
+            const previews = [
+                '{"command":"echo \\"a\\" \\u00e9"}', '{"command":"make te', '{"command":"x\\',
+                '{"path":"a.py"}', '{"n":1}', '{"command":"\\q"}',
+            ];
+            const line = (each) => summarize("tool:start", { call: { name: "exec", input_preview: each } });
+            return previews.map(line);
+        }"""
+    )
+    assert lines == ['exec echo "a" é', "exec make te", "exec x", "exec a.py", 'exec {"n":1}', "exec "]
+
+
 def test_a_list_that_is_older_than_the_end_of_a_session_does_not_bring_it_back(page: Page) -> None:
     known = page.evaluate(
         """async () => {
