@@ -2,8 +2,9 @@
 
 import { announce } from "./announcer.js";
 import { byId, h, setAttribute, setText } from "./dom.js";
-import { context } from "./format.js";
+import { age, context } from "./format.js";
 import { History } from "./history.js";
+import { turnText } from "./spent.js";
 import { endOf, hasFailed, isJoining, isPiece } from "./model.js";
 
 const MESSAGES = 100;
@@ -117,15 +118,21 @@ export class ConversationView {
     setAttribute(byId("conversation-state"), "data-tone", TONES[shown] ?? "quiet");
     byId("abort").hidden = state !== "WORKING" && state !== "PAUSED";
     setText(byId("composer-hint"), state === "WORKING" ? "Enter adds to the running turn" : "Enter sends, Shift+Enter begins a line");
-    this.#drawAsked(state);
+    this.#drawNote(state, waits);
     const worker = this.#model.status?.workers.find((each) => each.session === this.#key);
     const said = worker?.report ?? {};
-    const facts = [session && `${session.agent}/${session.role}`, worker ? `worker ${worker.id}` : "no worker", said.model ?? session?.model, said.mode, context(said), said.strategy === "refed" && "refed", waits && `waits: ${waits}`];
+    const facts = [session && `${session.agent}/${session.role}`, worker ? `worker ${worker.id}` : "no worker", said.model ?? session?.model, said.mode, context(said), said.strategy === "refed" && "refed", session?.spent.text];
     setText(byId("conversation-facts"), session === undefined ? this.#absence() : facts.filter(Boolean).join(" · "));
     this.#history.change(() => {
       for (const [run, message] of session?.accepted ?? []) this.#history.drawPending({ run, ...message });
       this.#history.drawLive(session?.live ?? "", session?.isFromStart);
     });
+  }
+
+  /** The model that the session's worker says it uses, or the one that the session has chosen; empty where neither does. */
+  get #modelName() {
+    const worker = this.#model.status?.workers.find((each) => each.session === this.#key);
+    return worker?.report?.model ?? this.#model.sessions.get(this.#key)?.model ?? "";
   }
 
   /** Why there is no session of that name. */
@@ -134,23 +141,25 @@ export class ConversationView {
     return `a new session${this.#agent ? ` of ${this.#agent}` : ""}`;
   }
 
-  /** What the turn waits for a person with. */
-  #drawAsked(state) {
+  /** What the turn waits for: a worker, or a person. */
+  #drawNote(state, waits) {
     const names = [...this.#model.permissions.values()].filter(({ session }) => session === this.#key).map(({ call }) => call.name);
     const note = byId("asks-note");
-    note.hidden = state !== "PAUSED" && names.length === 0;
+    note.hidden = state !== "PAUSED" && names.length === 0 && waits === null;
     if (note.hidden) return;
-    setText(note.querySelector("span"), names.length > 0 ? `Waits for your approval: ${names.join(", ")}` : "Waits for an answer to a question of the agent, which this page cannot give");
+    const asked = names.length > 0 ? `Waits for your approval: ${names.join(", ")}` : "Waits for an answer to a question of the agent, which this page cannot give";
+    setText(note.querySelector("span"), waits === null || names.length > 0 ? asked : waitText(waits, this.#model.status.waiting.length));
     note.querySelector("button").hidden = names.length === 0;
   }
 
   // --- what was said ---
 
   /** The answer is whole; what the transcript says takes its place soon. */
-  #done({ run_id: run, data, unanswered }) {
+  #done({ run_id: run, data, unanswered, turn }) {
     const { reason } = data ?? {};
     announce(reason === "completed" ? `Answer complete in ${this.#key}` : `The turn in ${this.#key} ended: ${reason}`);
-    this.#history.change(() => this.#history.end(run, troubleOf(data ?? {}, unanswered)));
+    const cost = turn === undefined ? "" : turnText({ ...turn, model: this.#modelName });
+    this.#history.change(() => this.#history.end(run, troubleOf(data ?? {}, unanswered), cost));
   }
 
   #readSoon() {
@@ -164,9 +173,10 @@ export class ConversationView {
     if (!this.#model.sessions.has(key)) return undefined;
     this.#reading = key;
     const ended = this.#history.endedRuns;
+    const wasOver = this.#model.sessions.get(key).state === "READY";
     const answer = await this.#app.ask("sessions.history", { session: key, limit: MESSAGES });
     this.#reading = null;
-    if (answer !== null && key === this.#key) this.#show(answer.messages, ended);
+    if (answer !== null && key === this.#key) this.#show(answer.messages, ended, wasOver);
     if (key === this.#key && !this.#isEndKnown) await this.#lookAtEnd(key);
     return undefined;
   }
@@ -177,16 +187,17 @@ export class ConversationView {
     const session = this.#model.sessions.get(key);
     if (session?.state !== "READY" || session.lastRun === null) return;
     const outcome = await this.#app.ask("agent.wait", { session: key, run_id: session.lastRun, timeout_ms: 0 });
-    const trouble = outcome === null ? null : troubleOf(outcome, []);
-    if (trouble === null || key !== this.#key || session.lastRun !== outcome.run_id || session.state !== "READY") return;
+    if (outcome === null || outcome.status === "timeout" || key !== this.#key || session.lastRun !== outcome.run_id || session.state !== "READY") return;
     session.failed = hasFailed(outcome);
-    this.#history.change(() => this.#history.tellEnd(outcome.text ?? "", trouble));
+    const seconds = outcome.started_at ? outcome.ended_at - outcome.started_at : null;
+    const cost = turnText({ seconds, usage: outcome.usage ?? null, model: this.#modelName });
+    this.#history.change(() => this.#history.tellEnd(outcome.text ?? "", troubleOf(outcome, []), cost));
     this.#app.mark("sessions", "conversation");
   }
 
-  #show(messages, ended) {
+  #show(messages, ended, wasOver) {
     const session = this.#model.sessions.get(this.#key);
-    this.#history.change(() => this.#history.show(messages, { live: session?.live ?? "", isOver: session?.state === "READY", ended }));
+    this.#history.change(() => this.#history.show(messages, { live: session?.live ?? "", isOver: wasOver && session?.state === "READY", ended }));
   }
 
   // --- writing ---
@@ -211,6 +222,12 @@ export class ConversationView {
     this.#history.withdraw(run);
     return false;
   }
+}
+
+/** `Waits for a worker for 12 s, place 2 of 5: the pool is full`. */
+function waitText({ why, place, waited }, all) {
+  const since = waited === null ? "" : ` for ${age(waited)}`;
+  return `Waits${place === null ? "" : " for a worker"}${waited >= 1 ? since : ""}${place === null ? "" : `, place ${place} of ${all}`}: ${why}`;
 }
 
 /** Why a turn did not end well, and which of its questions are closed with it: `{text, isFailure}`; null where it did. */

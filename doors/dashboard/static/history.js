@@ -111,15 +111,21 @@ export class History {
     this.#retry = null;
   }
 
-  /** A run has ended; `trouble`: `{text, isFailure}`, why, where it did not end well; else null. */
-  end(run, trouble) {
+  /** A run has ended; `trouble`: `{text, isFailure}`, why, where it did not end well; else null; `cost`: what the turn has cost. */
+  end(run, trouble, cost) {
     if (this.#live !== null) delete this.#live.dataset.live;
     const pending = this.#pending.get(run);
     if (pending !== undefined) {
       delete pending.element.dataset.pending;
       pending.over = true;
+      if (pending.element.parentElement === this.#waiting) this.#turn.append(pending.element);
     }
     if (trouble !== null) this.tell(trouble);
+    this.#tellCost(cost);
+  }
+
+  #tellCost(cost) {
+    if (cost !== "") this.#turn.append(h("p", { class: "cost", text: cost }));
   }
 
   /** Say why a turn has failed; once, however many runs it had. */
@@ -148,10 +154,11 @@ export class History {
     setAttribute(this.#retry, "title", text === null ? null : short(text, 300));
   }
 
-  /** Say of the last turn why it has failed, and `text`, what was said in it, where no transcript has that. */
-  tellEnd(text, trouble) {
-    if (text.trim() !== "" && !this.#messages.some((each) => each.text.includes(inside(text)))) this.#turn.append(bubble("assistant", text, CUT_OFF));
-    this.tell(trouble);
+  /** Say of the last turn why it has failed, what it has cost, and `text`, what was said in it, where no transcript has that. */
+  tellEnd(text, trouble, cost) {
+    if (trouble !== null && text.trim() !== "" && !this.#messages.some((each) => each.text.includes(inside(text)))) this.#turn.append(bubble("assistant", text, CUT_OFF));
+    if (trouble !== null) this.tell(trouble);
+    this.#tellCost(cost);
     this.#settleTurn();
   }
 

@@ -1,6 +1,7 @@
 // What the page knows: the supervisor's status, its sessions, the latest events. Pure: no element, no clock, no network.
 
 import { Series } from "./series.js";
+import { Spent } from "./spent.js";
 import { displayOf, summarize } from "./summary.js";
 
 const KEPT_EVENTS = 2_000;
@@ -45,6 +46,10 @@ class Session {
   accepted = new Map();
   /** The id of the run that was accepted last, null where there is none. */
   lastRun = null;
+  /** When the turn that runs has begun, null where that is not known. */
+  turnBegan = null;
+  /** The turns that this page has seen end. */
+  spent = new Spent();
   /** How many events there had been when its state changed last. */
   changed = 0;
 
@@ -76,7 +81,7 @@ export class Model {
   /** What share of a processor each worker has used between the last two status documents, by its id. */
   load = new Map();
   #runs = new Map();
-  /** Sessions whose next turn has no worker yet: what they wait for, in words. */
+  /** Sessions whose next turn has no worker yet: `{why, place, waited}`; `place`: 1 is next, null in no queue; `waited`: seconds. */
   #waits = new Map();
   /** How many events there had been when sessions were deleted, by key: an older list still has them. */
   #deleted = new Map();
@@ -90,9 +95,12 @@ export class Model {
     this.series.memory.add(now, status.workers.reduce((sum, worker) => sum + (worker.rss ?? 0), 0));
     this.#takeAsked(status.gateway);
     const { sessions } = status.gateway.lanes;
-    this.#waits = new Map(sessions.filter(({ state }) => LANE_WAITS[state]).map(({ session, state }) => [session, LANE_WAITS[state]]));
+    this.#waits = new Map(sessions.filter(({ state }) => LANE_WAITS[state]).map(({ session, state }) => [session, { why: LANE_WAITS[state], place: null, waited: null }]));
     const atWork = new Set(status.workers.filter((worker) => worker.turn_age !== null).map((worker) => worker.session));
-    for (const { session, why } of status.waiting) if (!atWork.has(session)) this.#waits.set(session, why);
+    for (const { session, why, position, waited } of status.waiting) {
+      const isFirst = (this.#waits.get(session)?.place ?? Infinity) > position;
+      if (!atWork.has(session) && isFirst) this.#waits.set(session, { why, place: position, waited });
+    }
   }
 
   /** Events are missing: of the answers that are under way only what comes from now on is known. */
@@ -100,7 +108,7 @@ export class Model {
     for (const session of this.sessions.values()) Object.assign(session, { live: "", isFromStart: false });
   }
 
-  /** What a session waits for before its next turn can begin, in words; null where it does not wait. */
+  /** What a session waits for before its next turn can begin: `{why, place, waited}`; null where it does not wait. */
   waitsFor(key) {
     return this.#waits.get(key) ?? null;
   }
@@ -225,6 +233,14 @@ export class Model {
     if (open.length > 0) changed.add("approvals");
   }
 
+  /** Of the runs of one turn the first to end has what it has cost. */
+  #endTurn(session, event, { usage }) {
+    if (session.turnBegan === null) return;
+    event.turn = { seconds: event.ts - session.turnBegan, usage: usage ?? null, model: session.model };
+    session.spent.add(event.turn);
+    session.turnBegan = null;
+  }
+
   #delete(key) {
     this.sessions.delete(key);
     this.#deleted.delete(key);
@@ -245,6 +261,7 @@ export class Model {
     else if (type === "session_deleted") this.#delete(key);
     else if (type === "session_reset") Object.assign(session, { note: "", live: "" });
     else if ((type === "run:start" && !isJoining(event)) || type.startsWith("tool:")) {
+      if (type === "run:start") Object.assign(session, { turnBegan: ts });
       if (type === "run:start") this.#waits.delete(key);
       Object.assign(session, { live: "", isFromStart: true });
       session.note = type === "run:start" ? "" : summarize(type, data);
@@ -253,6 +270,7 @@ export class Model {
       session.note = (data.error?.message ?? data.text ?? session.line).slice(-KEPT_LINE);
       session.live = "";
       session.failed = hasFailed(data);
+      this.#endTurn(session, event, data);
       this.#closeQuestions(event, data, changed);
     }
   }

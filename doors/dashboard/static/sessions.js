@@ -90,6 +90,7 @@ function update(element, session, { now, waiting, waits, open }) {
   const text = BADGES[state] ?? (waiting > 0 ? `${waiting} waiting` : "");
   badge.hidden = text === "";
   setText(badge, text);
-  setText(element.querySelector(".when"), state === "READY" || state === "FAILED" ? age(now - session.updatedAt) : state.toLowerCase());
-  setText(element.querySelector(".last"), (waits ?? lastLine(session)) || `${session.agent}/${session.role}`.replace(/^\/$/, "–"));
+  const place = waits?.place ? `waiting, place ${waits.place}` : state.toLowerCase();
+  setText(element.querySelector(".when"), state === "READY" || state === "FAILED" ? age(now - session.updatedAt) : place);
+  setText(element.querySelector(".last"), (waits?.why ?? lastLine(session)) || `${session.agent}/${session.role}`.replace(/^\/$/, "–"));
 }

@@ -142,6 +142,22 @@ def test_a_failed_turn_says_why_and_is_tried_again_at_a_press(site: Site, visit:
             trouble.last.get_by_role("button", name="Try again").click()
 
 
+def test_a_turn_says_what_it_has_cost_and_the_session_what_its_turns_have(site: Site, visit: Visit, page: Page) -> None:
+    site.say("costly", "ECHO:one two three")
+    used = [site.say("costly", "ECHO:four")["usage"]]
+    visit.open_session("costly")
+    cost = page.locator("#history .cost")
+    expect(cost).to_have_count(1)  # of the turns before only the last one's is known
+    visit.send("ECHO:five")
+    expect(cost).to_have_count(2)
+    used.append(site.call("agent.wait", run_id=site.call("sessions.get", session="costly")["last_run"])["usage"])
+    tokens = [f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out" for usage in used]
+    expect(cost).to_have_text([re.compile(rf"^\d+ m?s · {each}$") for each in tokens])
+    order = ["said user", "said assistant", *(["said user", "said assistant", "cost"] * 2)]
+    expect(page.locator("#history > .group > *")).to_have_class(order)
+    expect(page.locator("#conversation-facts")).to_contain_text("3 turns seen · ")
+
+
 def test_a_session_that_is_deleted_elsewhere_says_so_where_it_is_open(site: Site, visit: Visit, page: Page) -> None:
     site.say("doomed", "hello")
     visit.open_session("doomed")
