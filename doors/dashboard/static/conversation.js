@@ -19,7 +19,7 @@ export class ConversationView {
   #key = null;
   #agent = "";
   #opener = null;
-  #history = new History((text) => this.#sendText(text));
+  #history = new History((text) => this.#send(text));
   #isDeleted = false;
   /** Whether it is known how the last turn ended, where it was over when the session was opened. */
   #isEndKnown = false;
@@ -34,12 +34,12 @@ export class ConversationView {
     byId("asks-note").querySelector("button").addEventListener("click", () => app.showApproval(this.#key));
     byId("composer").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#send();
+      this.#sendWritten();
     });
     byId("prompt").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
-        this.#send();
+        this.#sendWritten();
       }
     });
   }
@@ -54,8 +54,8 @@ export class ConversationView {
     return this.#key;
   }
 
-  /** Show a session. `agent`: who is to answer where it is a new one; `write`: begin to write at once. */
-  open(key, { agent = "", write = false } = {}) {
+  /** Show a session. `agent`: who is to answer where it is a new one; `write`: begin to write at once; `text`: send that, for `model`. */
+  open(key, { agent = "", write = false, text = "", model = "" } = {}) {
     if (this.#key === null) this.#opener = document.activeElement;
     this.#key = key;
     this.#agent = agent;
@@ -68,6 +68,7 @@ export class ConversationView {
     setText(byId("conversation-title"), key);
     this.draw();
     this.#read();
+    if (text !== "") this.#send(text, model);
     (write ? byId("prompt") : byId("conversation-title")).focus();
     this.#app.mark("sessions", "approvals");
   }
@@ -202,25 +203,25 @@ export class ConversationView {
 
   // --- writing ---
 
-  async #send() {
+  #sendWritten() {
     const field = byId("prompt");
     const text = field.value.trim();
     if (text === "" || this.#key === null) return;
     field.value = "";
-    if (!(await this.#sendText(text)) && field.value === "") field.value = text;
+    this.#send(text);
   }
 
-  /** Send a message to the open session; false where it was refused and should be written again. */
-  async #sendText(text) {
+  /** Send a message to the open session; where it was refused it stands in the field again. */
+  async #send(text, model = "") {
     const key = this.#key;
     const run = crypto.randomUUID?.() ?? `web-${Date.now()}-${Math.random().toString(36).slice(2)}`;
     this.#history.drawPending({ run, text, started: false, joined: false });
     this.#history.toEnd();
-    const params = { session: key, text, run, ...(this.#agent ? { agent: this.#agent } : {}) };
+    const params = { session: key, text, run, ...(this.#agent ? { agent: this.#agent } : {}), ...(model ? { model } : {}) };
     const answer = await this.#app.act("agent", params, "");
-    if (answer !== null || this.#key !== key) return true;
+    if (answer !== null || this.#key !== key) return;
     this.#history.withdraw(run);
-    return false;
+    if (byId("prompt").value === "") byId("prompt").value = text;
   }
 }
 

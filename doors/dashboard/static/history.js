@@ -118,6 +118,7 @@ export class History {
     if (pending !== undefined) {
       delete pending.element.dataset.pending;
       pending.over = true;
+      if (!pending.joined) this.#asked ??= pending.text;
       if (pending.element.parentElement === this.#waiting) this.#turn.append(pending.element);
     }
     if (trouble !== null) this.tell(trouble);
@@ -204,7 +205,7 @@ export class History {
       if (this.#settle(run, fresh) || this.#settle(run, this.#messages, '"') || !ended.has(run)) continue;
       this.#pending.delete(run);
       this.#settled.add(run);
-      this.#turn.append(element);
+      if (element.parentElement === this.#waiting) this.#turn.append(element);
     }
   }
 

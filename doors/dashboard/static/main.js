@@ -13,6 +13,7 @@ import { Frames } from "./frames.js";
 import { HeartbeatsView } from "./heartbeats.js";
 import { prepareKeys, showHelp } from "./keys.js";
 import { Model } from "./model.js";
+import { askForPrompt } from "./new_prompt.js";
 import { SessionsView } from "./sessions.js";
 import { EventStream } from "./stream.js";
 import { prepareTheme } from "./theme.js";
@@ -31,6 +32,7 @@ class Dashboard {
   #frames = new Frames();
   #stream;
   #views;
+  #app;
   #countdown = null;
   #timers = [];
   #over = false;
@@ -38,7 +40,7 @@ class Dashboard {
   constructor(api) {
     this.#api = api;
     const model = this.#model;
-    const app = {
+    const app = (this.#app = {
       now: () => this.#now(),
       mark: (...names) => this.#frames.mark(...names),
       openKey: () => this.#views.conversation.key,
@@ -47,7 +49,7 @@ class Dashboard {
       showApproval: (key) => this.#views.approvals.focus(key),
       act: (...given) => this.act(...given),
       ask: (...given) => this.ask(...given),
-    };
+    });
     this.#views = {
       figures: new FiguresView(model, app.now),
       workers: new WorkersView(model, app),
@@ -219,7 +221,7 @@ class Dashboard {
   #prepare() {
     const toggleTheme = prepareTheme(byId("theme"));
     prepareDialog();
-    const { conversation, events, sessions, approvals } = this.#views;
+    const { conversation, events, approvals } = this.#views;
     byId("pause").addEventListener("click", () => this.#pause());
     byId("drain").addEventListener("click", () => this.#drain());
     byId("help").addEventListener("click", showHelp);
@@ -239,7 +241,7 @@ class Dashboard {
       1: go("pool", "workers-title"),
       2: go("sessions", "sessions-title"),
       3: go("events", "events-title"),
-      n: () => sessions.begin(),
+      n: () => askForPrompt(this.#app),
       a: () => approvals.focus(),
       p: () => events.hold(),
       t: () => announce(`Colours ${toggleTheme()}`),

@@ -1,9 +1,9 @@
-// The list of sessions, each with its last line; a filter; a way to begin one.
+// The list of sessions, each with its last line; a filter.
 
 import { byId, h, reconcile, setAttribute, setText } from "./dom.js";
-import { show } from "./dialogs.js";
 import { age, plural } from "./format.js";
 import { ItemList } from "./lists.js";
+import { askForPrompt } from "./new_prompt.js";
 
 const MOST = 200;
 const BADGES = { PAUSED: "approval", FAILED: "failed" };
@@ -19,7 +19,7 @@ export class SessionsView {
     this.#app = app;
     this.#list = new ItemList(byId("sessions"));
     byId("sessions-filter").addEventListener("input", () => app.mark("sessions"));
-    byId("new-session").addEventListener("click", () => this.begin());
+    byId("new-session").addEventListener("click", () => askForPrompt(app));
   }
 
   draw() {
@@ -41,28 +41,6 @@ export class SessionsView {
 
   focus() {
     this.#list.focus();
-  }
-
-  /** Ask for a session's name and open it, with a place to write the first prompt. */
-  async begin() {
-    const key = h("input", { id: "begin-key", type: "text", value: `web-${Date.now().toString(36)}`, maxlength: "512", spellcheck: "false", autocomplete: "off", autofocus: true });
-    const agent = h("input", { id: "begin-agent", type: "text", placeholder: "as configured", list: "begin-agents", maxlength: "64", spellcheck: "false", autocomplete: "off" });
-    const field = (label, input) => h("div", { class: "field" }, h("label", { for: input.id, text: label }), input);
-    const agents = h("datalist", { id: "begin-agents" });
-    this.#app.ask("agents.list").then((known) => agents.append(...(known ?? []).map(({ name }) => h("option", { value: name }))));
-    const dialog = byId("dialog");
-    const enter = (event) => {
-      if (event.key !== "Enter" || !(event.target instanceof HTMLInputElement)) return;
-      event.preventDefault(); // else the button that gets the focus back is pressed by the same key
-      dialog.close("Begin");
-    };
-    dialog.addEventListener("keydown", enter);
-    const chosen = await show("New prompt", [field("Session", key), field("Agent", agent), agents], [
-      { label: "Cancel", value: null },
-      { label: "Begin", value: "begin", tone: "primary" },
-    ]);
-    dialog.removeEventListener("keydown", enter);
-    if (chosen === "begin" && key.value.trim()) this.#app.openSession(key.value.trim(), { agent: agent.value.trim(), write: true });
   }
 
   #create(session) {

@@ -41,7 +41,7 @@ def test_axe_finds_nothing(full_site: Site, open_page: OpenPage, scheme: str, wi
     expect(page.locator("#background li")).to_have_count(1)
     assert violations(page) == []
     if scheme == "light":
-        for opens in (page.locator("#help"), page.locator("#workers .tile").first):
+        for opens in (page.locator("#help"), page.locator("#workers .tile").first, page.locator("#new-session")):
             opens.click()
             assert violations(page) == []
             page.keyboard.press("Escape")

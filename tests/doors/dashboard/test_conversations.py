@@ -23,11 +23,10 @@ def test_an_answer_is_shown_as_it_comes_and_stays_when_it_is_whole(
 ) -> None:
     page.locator("#new-session").click()
     page.locator("#begin-key").fill("streaming")
-    expect(page.locator("#begin-agents option[value=halting]")).to_have_count(1)
-    page.locator("#begin-agent").fill("halting")
-    page.locator("#begin-agent").press("Enter")
+    page.locator("#begin-agent").select_option("halting")
+    page.locator("#begin-text").fill("tell me")
+    page.locator("#begin-text").press("Enter")
     expect(page.locator("#prompt")).to_be_focused()
-    visit.send("tell me")
     live = page.locator("#history [data-live] .text")
     expect(live).to_contain_text("piece 19")
     assert "piece 20" not in live.inner_text()
@@ -158,6 +157,20 @@ def test_a_turn_says_what_it_has_cost_and_the_session_what_its_turns_have(site: 
     expect(page.locator("#conversation-facts")).to_contain_text("3 turns seen · ")
 
 
+def test_a_first_turn_that_fails_before_its_worker_writes_leaves_the_message_before_the_cause(
+    page: Page,
+) -> None:
+    page.locator("#new-session").click()
+    page.locator("#begin-key").fill("unheard")
+    page.locator("#begin-model").fill("nowhere/no-such-model")
+    page.locator("#begin-text").fill("hello there")
+    page.locator("#dialog").get_by_role("button", name="Send").click()
+    expect(page.locator("#history .cause")).to_contain_text("unknown provider")
+    expect(page.locator("#history .said")).to_have_class(["said user", "said trouble"])
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#history .said.user .text")).to_have_text(["hello there"] * 2)
+
+
 def test_a_session_that_is_deleted_elsewhere_says_so_where_it_is_open(site: Site, visit: Visit, page: Page) -> None:
     site.say("doomed", "hello")
     visit.open_session("doomed")
@@ -170,13 +183,14 @@ def test_a_session_that_is_deleted_elsewhere_says_so_where_it_is_open(site: Site
     expect(page.locator("#conversation-facts")).to_contain_text("main/default")
 
 
-def test_a_refused_prompt_is_told_and_not_lost(visit: Visit, page: Page) -> None:
+def test_a_refused_prompt_is_told_and_not_lost(page: Page) -> None:
     page.locator("#new-session").click()
     page.locator("#begin-key").fill("nobody")
-    page.locator("#begin-agent").fill("no-such-agent")
-    page.get_by_role("button", name="Begin").click()
-    visit.send("hello there")
-    expect(page.locator(".toast[data-tone=bad]").last).to_contain_text("no-such-agent")
+    page.locator("#begin-agent").select_option("halting")
+    page.locator("#begin-model").fill("nowhere/no-such-model")
+    page.locator("#begin-text").fill("hello there")
+    page.locator("#dialog").get_by_role("button", name="Send").click()
+    expect(page.locator(".toast[data-tone=bad]").last).to_contain_text("no-such-model")
     expect(page.locator("#prompt")).to_have_value("hello there")
     expect(page.locator("#history .said")).to_have_count(0)
 

@@ -159,12 +159,12 @@ def test_all_that_matters_is_done_with_the_keyboard_alone(site: Site, open_page:
     assert focused(page) == "skip"
     press("Enter")
     assert focused(page) == "workers-title"
-    press("n", "Control+a")
+    press("n")
+    page.keyboard.type("ECHO:typed n ? and a as letters")
+    press("Tab", "Tab", "Tab", "Control+a")
     page.keyboard.type("keys/two")
     press("Enter")
     expect(page.locator("#prompt")).to_be_focused()
-    page.keyboard.type("ECHO:typed n ? and a as letters")
-    press("Enter")
     expect(page.locator("#history .said.assistant .text")).to_have_text(["typed n ? and a as letters"])
     press("Escape")
     expect(page.locator("#conversation")).to_be_hidden()
