@@ -1,25 +1,32 @@
 // The figures at the top: how many workers, how long things take, how much happens.
 
+import { Chart } from "./chart.js";
 import { byId, h, setAttribute, setText } from "./dom.js";
 import { count, percent, plural, rate, size, span } from "./format.js";
-import { Spark } from "./series.js";
+import { STEP, STEPS } from "./series.js";
 
 const STATES = ["leased", "idle", "starting", "stopping"];
 const FREE = "free";
 const TONES = { running: "good", paused: "warn", draining: "warn", closed: "bad" };
 const WINDOW = 60; // seconds that rates are averaged over
-const STEP = 2;
+const FORMATS = {
+  wait: span,
+  turn: span,
+  through: (value) => `${plural(value, "turn")} in ${STEP} s`,
+  events: (value) => `${rate(value / STEP)} / s`,
+  memory: size,
+};
 
 export class FiguresView {
   #model;
   #now;
-  #sparks = {};
+  #charts = {};
   #stack;
 
   constructor(model, now) {
     this.#model = model;
     this.#now = now;
-    for (const name of ["wait", "turn", "through", "events", "memory"]) this.#sparks[name] = new Spark(byId(`f-${name}`).querySelector("svg"));
+    for (const [name, format] of Object.entries(FORMATS)) this.#charts[name] = new Chart(byId(`f-${name}`).querySelector(".chart"), { steps: STEPS, step: STEP, format });
     this.#stack = [...STATES, FREE].map((state) => h("span", { data: { state } }));
     byId("f-workers").querySelector(".stack").append(...this.#stack);
   }
@@ -76,7 +83,7 @@ export class FiguresView {
     const element = byId(`f-${name}`);
     setText(element.querySelector(".value"), value);
     setText(element.querySelector(".sub"), sub);
-    this.#sparks[name].draw(values);
+    this.#charts[name].draw(values);
   }
 }
 

@@ -1,6 +1,7 @@
-// Numbers over time in a fixed number of equal steps, and the line that shows them.
+// Numbers over time in a fixed number of equal steps. Pure.
 
-import { setAttribute, svg } from "./dom.js";
+export const STEPS = 60;
+export const STEP = 2; // seconds
 
 /** Sums and counts of the last `steps` spans of `seconds` each; what is older falls out. */
 export class Series {
@@ -10,7 +11,7 @@ export class Series {
   #counts;
   #last = -Infinity;
 
-  constructor(steps = 60, seconds = 2) {
+  constructor(steps = STEPS, seconds = STEP) {
     this.#steps = steps;
     this.#seconds = seconds;
     this.#sums = new Float64Array(steps);
@@ -46,32 +47,5 @@ export class Series {
   #read(now, look) {
     this.#advance(Math.floor(now / this.#seconds));
     return Array.from({ length: this.#steps }, (_, index) => look((this.#last - this.#steps + 1 + index) % this.#steps));
-  }
-}
-
-const WIDTH = 120;
-const HEIGHT = 28;
-
-/** A sparkline in an `<svg>`: a line with its area; a value without neighbours is a dot. */
-export class Spark {
-  #line = svg("path", { class: "line" });
-  #area = svg("path", { class: "area" });
-
-  constructor(element) {
-    setAttribute(element, "viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
-    setAttribute(element, "preserveAspectRatio", "none");
-    element.append(this.#area, this.#line);
-  }
-
-  /** `values` from old to new, null where there is none; from 0 up to the largest one. */
-  draw(values) {
-    const top = Math.max(...values.map((value) => value ?? 0)) || 1;
-    const step = WIDTH / (values.length - 1);
-    const points = values.map((value, index) => (value === null ? null : [index * step, HEIGHT - 2 - (value / top) * (HEIGHT - 4)]));
-    const known = points.filter((point) => point !== null).map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`);
-    setAttribute(this.#line, "d", known.length > 0 ? `M${known.join("L")}${known.length === 1 ? "h0.1" : ""}` : "");
-    const ends = points.filter((point) => point !== null);
-    const area = ends.length > 1 ? `M${ends[0][0].toFixed(1)} ${HEIGHT}L${known.join("L")}L${ends.at(-1)[0].toFixed(1)} ${HEIGHT}Z` : "";
-    setAttribute(this.#area, "d", area);
   }
 }

@@ -20,10 +20,10 @@ export class Spent {
     return this;
   }
 
-  /** `3 turns seen · 12 s · 1.2 k + 300 tokens`; empty where there was none. */
+  /** `3 turns seen · 12 s · 1.2 k tokens in, 300 out`; empty where there was none. */
   get text() {
     if (this.turns === 0) return "";
-    const tokens = this.input + this.output > 0 ? `${count(this.input)} + ${count(this.output)} tokens` : "";
+    const tokens = this.input + this.output > 0 ? `${count(this.input)} tokens in, ${count(this.output)} out` : "";
     return [`${plural(this.turns, "turn")} seen`, span(this.seconds), tokens, money(this.cost)].filter(Boolean).join(" · ");
   }
 }

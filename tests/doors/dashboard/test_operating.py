@@ -99,6 +99,21 @@ def test_events_are_filtered_by_channel_and_text_and_can_be_held(site: Site, pag
     expect(page.locator("#events .event", has_text="two")).to_have_count(1)
 
 
+def test_a_chart_says_what_its_axes_mean_and_the_value_under_the_pointer(site: Site, page: Page) -> None:
+    site.say("charted", "hello")
+    chart = page.locator("#f-memory .chart")
+    expect(chart.locator(".axis span")).to_have_text(["2 m ago", "now"])
+    expect(chart.locator(".top")).to_have_text(re.compile(r"^\d+ MiB$"))
+    box = chart.locator(".plot").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 10)
+    expect(chart.locator(".tip")).to_have_text(re.compile(r"^\d+ MiB, (now|2.0 s ago)$"))
+    page.mouse.move(box["x"] + 1, box["y"] + 10)
+    expect(chart.locator(".tip")).to_have_text(re.compile("^nothing, 1 m 5?8 s ago$"))
+    page.mouse.move(0, 0)
+    expect(chart.locator(".tip")).to_be_hidden()
+
+
 def test_a_worker_that_is_given_up_is_no_activity_of_its_session(page: Page) -> None:
     ages = page.evaluate(
         """async () => {
