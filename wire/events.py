@@ -39,6 +39,8 @@ class EventDisplay(msgspec.Struct, frozen=True, kw_only=True):
     """What stands before its line beside an answer that is being printed; empty: it is not shown there."""
     is_activity: bool = True
     """Whether it shows what a session is doing."""
+    is_internal: bool = False
+    """Whether it says how the pool works rather than what agents do: a list of events hides it at first."""
     session_change: Literal["", "state", "patch", "reset", "delete"] = ""
     """The ``reason`` of the WebSocket's ``sessions.changed``."""
 
@@ -82,7 +84,12 @@ class EventType(StrEnum):
     )
     """A run is accepted and durable. ``lane``, ``priority``, ``mode``, ``text`` (its beginning, ``truncated`` where
     cut; absent for a beat), ``awaits_person``."""
-    RUN_START = "run:start", EventChannel.PROGRESS, "durable", EventDisplay(line=("on {worker}", "turn {turn}"))
+    RUN_START = (
+        "run:start",
+        EventChannel.PROGRESS,
+        "durable",
+        EventDisplay(line=("on {worker}", "turn {turn}"), is_internal=True),
+    )
     """Its turn begins. ``worker``, ``turn``, ``leader`` (the run that the turn is of; others may have been put into
     it)."""
     DONE = (
@@ -109,13 +116,13 @@ class EventType(StrEnum):
     """A piece of the reasoning: ``delta``."""
     THINK_SNAPSHOT = "think_snapshot", EventChannel.PROGRESS, "", EventDisplay(line=("{text}",), text="think")
     """All of the reasoning so far: ``text``."""
-    REPLY = "reply", EventChannel.PROGRESS
+    REPLY = "reply", EventChannel.PROGRESS, "", EventDisplay(is_internal=True)
     """A part of the answer, for callers that asked for parts (``blocks``). ``kind``, ``text``, ``media``."""
     TOOL_START = "tool:start", EventChannel.PROGRESS
     """The agent makes a tool call. ``call`` (``id``, ``name``, ``input_preview``, ``state``), ``details``."""
-    TOOL_RUNNING = "tool:running", EventChannel.PROGRESS
+    TOOL_RUNNING = "tool:running", EventChannel.PROGRESS, "", EventDisplay(is_internal=True)
     """An approved call runs. ``call``, ``details``."""
-    TOOL_UPDATE = "tool:update", EventChannel.PROGRESS
+    TOOL_UPDATE = "tool:update", EventChannel.PROGRESS, "", EventDisplay(is_internal=True)
     """New output. ``call``, ``tail`` (its end so far), ``details``."""
     TOOL_ERROR = "tool:error", EventChannel.PROGRESS, "", EventDisplay(tone="bad")
     """The call has failed; a ``tool:end`` follows from most agents. ``call``, ``error``, ``details``."""
@@ -156,7 +163,7 @@ class EventType(StrEnum):
     )
     """Something went wrong. ``severity`` (info, warn, error), ``phase`` (model, tool, system, lifecycle), ``message``,
     ``detail``, ``agent``."""
-    TOOL_EXECUTED = "tool_executed", EventChannel.MONITOR
+    TOOL_EXECUTED = "tool_executed", EventChannel.MONITOR, "", EventDisplay(is_internal=True)
     """A call took effect. ``call``, ``ok``, ``approval`` (why it was needed, and who decided)."""
     AGENT_RESUMED = (
         "agent_resumed",
@@ -182,21 +189,21 @@ class EventType(StrEnum):
         "token_usage",
         EventChannel.MONITOR,
         "",
-        EventDisplay(line=("{input_tokens} in", "{output_tokens} out"), is_activity=False),
+        EventDisplay(line=("{input_tokens} in", "{output_tokens} out"), is_activity=False, is_internal=True),
     )
     """Tokens of a model call. ``input_tokens``, ``output_tokens``."""
     CONTEXT_USAGE = (
         "context_usage",
         EventChannel.MONITOR,
         "",
-        EventDisplay(line=("{used} of {size} tokens in context",), is_activity=False),
+        EventDisplay(line=("{used} of {size} tokens in context",), is_activity=False, is_internal=True),
     )
     """How much of the model's context the conversation uses. ``used``, ``size``: tokens."""
-    BACKGROUND = "background", EventChannel.MONITOR, "", EventDisplay(is_activity=False)
+    BACKGROUND = "background", EventChannel.MONITOR, "", EventDisplay(is_activity=False, is_internal=True)
     """How many background commands of the worker run. ``running``."""
-    TODO_CHANGED = "todo_changed", EventChannel.MONITOR
+    TODO_CHANGED = "todo_changed", EventChannel.MONITOR, "", EventDisplay(is_internal=True)
     """The agent's list of tasks, as the agent has it."""
-    FILE_CHANGED = "file_changed", EventChannel.MONITOR
+    FILE_CHANGED = "file_changed", EventChannel.MONITOR, "", EventDisplay(is_internal=True)
     """The agent has written a file; the data is the agent's own (``path``, ...)."""
     EXEC_EXIT = "exec_exit", EventChannel.MONITOR, "durable session-wide", EventDisplay(line=("{summary}",), mark="·")
     """A background command has ended. ``session_id`` (its name), ``summary``, ``worker``, ``exit_code``, ``signal``,
@@ -217,19 +224,28 @@ class EventType(StrEnum):
         EventChannel.MONITOR,
         "",
         EventDisplay(
-            line=("{from}", "->", "{to}", "({reason})"), separator=" ", is_activity=False, session_change="state"
+            line=("{from}", "->", "{to}", "({reason})"),
+            separator=" ",
+            is_activity=False,
+            is_internal=True,
+            session_change="state",
         ),
     )
     """A session is READY, WORKING or PAUSED. ``from``, ``to``, ``reason``."""
-    SESSION_PATCHED = "session_patched", EventChannel.MONITOR, "", EventDisplay(session_change="patch")
+    SESSION_PATCHED = (
+        "session_patched",
+        EventChannel.MONITOR,
+        "",
+        EventDisplay(is_internal=True, session_change="patch"),
+    )
     """A session's own settings have changed. ``changed`` (their names)."""
     SESSION_RESET = "session_reset", EventChannel.MONITOR, "", EventDisplay(session_change="reset")
     """A session begins a new conversation. ``transcript`` (of the old one)."""
     SESSION_DELETED = "session_deleted", EventChannel.MONITOR, "", EventDisplay(session_change="delete")
     """A session is deleted. ``transcript``."""
-    SESSION_BOUND = "session_bound", EventChannel.MONITOR, "", EventDisplay(is_activity=False)
+    SESSION_BOUND = "session_bound", EventChannel.MONITOR, "", EventDisplay(is_activity=False, is_internal=True)
     """A session has got a worker. ``session``, ``worker``, ``level`` (how well it matched)."""
-    SESSION_PARKED = "session_parked", EventChannel.MONITOR, "", EventDisplay(is_activity=False)
+    SESSION_PARKED = "session_parked", EventChannel.MONITOR, "", EventDisplay(is_activity=False, is_internal=True)
     """A session has given up its worker; its transcript stays. ``session``, ``worker``, ``reason``."""
 
 

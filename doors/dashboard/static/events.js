@@ -1,4 +1,4 @@
-// The stream of events as it comes, newest first: filtered by channel and text, in a fixed number of rows.
+// The stream of events as it comes, newest first: what agents do, internals on demand; in a fixed number of rows.
 
 import { byId, h, setAttribute, setText } from "./dom.js";
 import { clock, count } from "./format.js";
@@ -6,6 +6,8 @@ import { isPiece } from "./model.js";
 import { displayOf } from "./summary.js";
 
 const ROWS = 150;
+/** Reports of the pool that tell of trouble; its others, which the table of events does not list, are internals. */
+const TROUBLE = new Set(["breaker_opened", "breaker_closed", "session_failed", "worker_contaminated", "guard_lost"]);
 
 export class EventsView {
   #model;
@@ -18,6 +20,7 @@ export class EventsView {
     this.#app = app;
     const again = () => this.#again();
     for (const box of document.querySelectorAll(".chips input")) box.addEventListener("change", again);
+    byId("events-internals").addEventListener("change", (event) => (byId("events-channels").hidden = !event.target.checked));
     byId("events-filter").addEventListener("input", again);
     byId("events-hold").addEventListener("click", () => this.hold());
     byId("events").addEventListener("click", (event) => {
@@ -66,10 +69,11 @@ export class EventsView {
   #wanted() {
     const channels = new Set([...document.querySelectorAll('.chips input[name="channel"]:checked')].map((box) => box.value));
     const pieces = byId("events-text").checked;
+    const internals = byId("events-internals").checked;
     const text = byId("events-filter").value.trim().toLowerCase();
     return (event) =>
       channels.has(event.channel) &&
-      (pieces || !isPiece(event.type)) &&
+      (isPiece(event.type) ? pieces : internals || !isInternal(event.type)) &&
       (text === "" || `${event.type} ${event.session} ${event.line}`.toLowerCase().includes(text));
   }
 
@@ -79,6 +83,8 @@ export class EventsView {
     this.#app.mark("events");
   }
 }
+
+const isInternal = (type) => displayOf(type)?.is_internal ?? !TROUBLE.has(type);
 
 const row = () => h("li", { class: "event" }, ...["at", "type", "of", "line"].map((name) => h("span", { class: name })));
 

@@ -84,9 +84,14 @@ def test_a_command_in_the_background_is_listed_its_output_followed_and_killed(si
     expect(page.locator("#background-count")).to_have_text("")
 
 
-def test_events_are_filtered_by_channel_and_text_and_can_be_held(site: Site, page: Page) -> None:
+def test_events_are_what_agents_do_until_internals_are_wanted_by_channel_and_text(site: Site, page: Page) -> None:
     site.say("noisy", "ECHO:one")
     expect(page.locator("#events .event", has_text="noisy").filter(has_text="done")).to_have_count(1)
+    types = set(page.locator("#events .event .type").all_text_contents())
+    assert types >= {"run:accepted", "done"}
+    assert not types & {"run:start", "state_changed", "session_bound", "worker_ready", "token_usage"}
+    expect(page.get_by_label("monitor")).to_be_hidden()
+    page.get_by_label("internals").check()
     page.get_by_label("progress").uncheck()
     expect(page.locator("#events [data-channel=progress]")).to_have_count(0)
     expect(page.locator("#events [data-channel=monitor]")).not_to_have_count(0)
@@ -97,6 +102,8 @@ def test_events_are_filtered_by_channel_and_text_and_can_be_held(site: Site, pag
     site.say("noisy", "ECHO:two")
     page.locator("#events-hold").click()
     expect(page.locator("#events .event", has_text="two")).to_have_count(1)
+    page.get_by_label("internals").uncheck()
+    page.locator("#events-filter").fill("")
 
 
 def test_a_chart_says_what_its_axes_mean_and_the_value_under_the_pointer(site: Site, page: Page) -> None:
