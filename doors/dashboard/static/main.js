@@ -11,9 +11,11 @@ import { EventsView } from "./events.js";
 import { FiguresView } from "./figures.js";
 import { Frames } from "./frames.js";
 import { HeartbeatsView } from "./heartbeats.js";
+import { JobsView } from "./jobs.js";
 import { prepareKeys, showHelp } from "./keys.js";
 import { Model } from "./model.js";
 import { askForPrompt } from "./new_prompt.js";
+import { ProfilesView } from "./profiles.js";
 import { SessionsView } from "./sessions.js";
 import { EventStream } from "./stream.js";
 import { prepareTheme } from "./theme.js";
@@ -59,6 +61,8 @@ class Dashboard {
       events: new EventsView(model, app),
       background: new BackgroundView(model, app),
       heartbeats: new HeartbeatsView(model, app),
+      jobs: new JobsView(model, app),
+      profiles: new ProfilesView(model),
     };
     const pace = { figures: 500, workers: 250, sessions: 250, events: 200, background: 250, conversation: 40 };
     for (const [name, view] of Object.entries(this.#views)) this.#frames.add(name, () => view.draw(), pace[name] ?? 0);
@@ -77,8 +81,8 @@ class Dashboard {
     this.#stream.run(Math.max(0, status.gateway.events.head - BACKLOG));
     this.#every(STATUS_EVERY, () => this.#syncStatus());
     this.#every(SESSIONS_EVERY, () => this.#syncSessions());
-    this.#every(HEARTBEATS_EVERY, () => this.#views.heartbeats.refresh());
-    this.#views.heartbeats.refresh();
+    this.#every(HEARTBEATS_EVERY, () => this.#syncAutonomy());
+    this.#syncAutonomy();
     this.#prepare();
     const part = sessionStorage.getItem(PART);
     if (part !== null) showPart(part);
@@ -131,9 +135,13 @@ class Dashboard {
     if (status === null) return;
     const heldBack = this.#model.hasStrangers;
     this.#model.takeStatus(status, this.#now());
-    this.#frames.mark("figures", "workers", "approvals", "sessions", "conversation");
+    this.#frames.mark("figures", "workers", "approvals", "sessions", "conversation", "profiles");
     if (heldBack) await this.#syncSessions();
     this.#views.background.refresh();
+  }
+
+  #syncAutonomy() {
+    return Promise.all([this.#views.heartbeats.refresh(), this.#views.jobs.refresh()]);
   }
 
   async #syncSessions() {
@@ -148,6 +156,7 @@ class Dashboard {
     const changed = this.#model.takeEvents(events);
     this.#views.conversation.takeEvents(events);
     if (changed.has("workers")) this.#syncStatusSoon();
+    if (changed.has("jobs")) this.#views.jobs.refresh();
     if (changed.has("background")) this.#views.background.refresh({ now: true });
     this.#frames.mark(...changed, "figures", "conversation");
   }

@@ -178,6 +178,7 @@ export class Model {
     if (type.startsWith("permission_")) this.#takePermission(event, data, changed);
     if (type.startsWith("worker_")) changed.add("workers");
     if (type === "background") changed.add("background");
+    if (type === "cron") changed.add("jobs");
     if (session === "") return;
     takeMessage(this.#sessionOf(session), event, data);
     this.#takeSession(this.#sessionOf(session), event, data, changed);

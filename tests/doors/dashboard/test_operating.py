@@ -106,6 +106,41 @@ def test_events_are_what_agents_do_until_internals_are_wanted_by_channel_and_tex
     page.locator("#events-filter").fill("")
 
 
+def test_scheduled_jobs_are_listed_run_at_a_press_and_removed(site: Site, open_page: OpenPage) -> None:
+    site.call("cron.add", id="nightly", cron="0 7 1 1 *", text="ECHO:the report", session="reports", mode="isolated")
+    page = open_page(site).page
+    row = page.locator("#jobs li")
+    expect(row).to_contain_text("nightly")
+    expect(row.locator(".why")).to_contain_text("not run yet")
+    row.get_by_role("button", name="Run now: nightly").click()
+    expect(row.locator(".why")).to_contain_text("ok")
+    row.get_by_role("button", name="nightly", exact=True).click()
+    expect(page.locator("#dialog")).to_contain_text("ECHO:the report")
+    page.locator("#dialog").get_by_role("button", name="Remove").click()
+    page.locator("#dialog").get_by_role("button", name="Remove").click()
+    expect(page.locator("#jobs-panel")).to_be_hidden()
+    assert site.call("cron.list")["total"] == 0
+
+
+def test_a_profile_says_what_its_breaker_waits_for(page: Page, site: Site) -> None:
+    site.say("profiled", "hello")
+    mine = page.locator("#profiles li", has_text="main/default")
+    expect(mine).to_have_attribute("data-state", "running")
+    expect(mine.locator(".end")).to_contain_text("seen · ")
+    broken = page.evaluate(
+        """async () => {
+            const { ProfilesView } = await import("/assets/profiles.js");
+            const counts = { live: 0, starting: 0, warm: 0, min: 1, waiting: 2 };
+            const trouble = { breaker: "open", retry_in: 29.2, last_error: "no such program" };
+            const profiles = [{ profile: "p", agent: "a", role: "r", ...trouble, ...counts }];
+            new ProfilesView({ status: { profiles }, sessions: new Map() }).draw();
+            return document.querySelector("#profiles").innerText;
+        }"""
+    )
+    lines = ["a/r", "0 workers · at least 1 · 2 waiting", "breaker open, next try in 30 s", "no such program"]
+    assert broken.split() == " ".join(lines).split()
+
+
 def test_a_chart_says_what_its_axes_mean_and_the_value_under_the_pointer(site: Site, page: Page) -> None:
     site.say("charted", "hello")
     chart = page.locator("#f-memory .chart")
