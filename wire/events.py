@@ -79,6 +79,7 @@ class EventType(StrEnum):
                 *("{mode}", "lane {lane}", "priority {priority}"),
                 "{awaits_person?the session waits for a person's answer first}",
             ),
+            detail="{text}",
             is_activity=False,
         ),
     )

@@ -68,26 +68,31 @@ class Dashboard {
     for (const [name, view] of Object.entries(this.#views)) this.#frames.add(name, () => view.draw(), pace[name] ?? 0);
   }
 
-  /** Begin with a first status document. */
-  async begin(status) {
+  /** Begin with a first status document: it is shown at once, a long list of sessions when it has come. */
+  begin(status) {
     this.#model.takeStatus(status, this.#now());
+    this.#prepare();
+    const part = sessionStorage.getItem(PART);
+    if (part !== null) showPart(part);
+    this.#frames.mark(...Object.keys(this.#views));
+    this.#follow(status.gateway.events.head);
+  }
+
+  async #follow(head) {
     await this.#syncSessions();
+    if (this.#over) return;
     this.#stream = new EventStream({
       open: (since, signal) => this.#api.events(since, signal),
       take: (events) => this.#takeEvents(events),
       tell: (link) => this.#tellLink(link),
       gap: () => this.#tellGap(),
     });
-    this.#stream.run(Math.max(0, status.gateway.events.head - BACKLOG));
+    this.#stream.run(Math.max(0, head - BACKLOG));
     this.#every(STATUS_EVERY, () => this.#syncStatus());
     this.#every(SESSIONS_EVERY, () => this.#syncSessions());
     this.#every(HEARTBEATS_EVERY, () => this.#syncAutonomy());
     this.#syncAutonomy();
-    this.#prepare();
-    const part = sessionStorage.getItem(PART);
-    if (part !== null) showPart(part);
     this.#views.conversation.reopen();
-    this.#frames.mark(...Object.keys(this.#views));
   }
 
   /** Ask for something quietly: null where it could not be had. */
@@ -235,7 +240,7 @@ class Dashboard {
     byId("drain").addEventListener("click", () => this.#drain());
     byId("help").addEventListener("click", showHelp);
     byId("sign-out").addEventListener("click", () => this.#signOut(""));
-    byId("link").addEventListener("click", () => this.#stream.retry());
+    byId("link").addEventListener("click", () => this.#stream?.retry());
     for (const tab of document.querySelectorAll(".tab")) tab.addEventListener("click", () => showPart(tab.dataset.part));
     const go = (part, title) => () => {
       showPart(part);
@@ -284,7 +289,7 @@ function showPart(part) {
 async function enter(token) {
   const api = new Api(token);
   const status = await api.call("status");
-  await new Dashboard(api).begin(status);
+  new Dashboard(api).begin(status);
   keepToken(token);
   byId("sign-in").hidden = true;
   byId("console").hidden = false;

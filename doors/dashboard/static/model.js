@@ -67,6 +67,8 @@ export class Model {
   /** The status document, null before the first one. */
   status = null;
   sessions = new Map();
+  /** Whether the sessions were listed yet. */
+  isListed = false;
   /** The latest events, oldest first, with a line each; `from` is the number of the first one since the start. */
   events = [];
   eventCount = 0;
@@ -130,6 +132,7 @@ export class Model {
     }
     for (const [key, session] of this.sessions) if (session.changed > asked && !sessions.has(key)) sessions.set(key, session);
     this.sessions = sessions;
+    this.isListed = true;
     this.hasStrangers = false;
   }
 

@@ -34,7 +34,7 @@ export class SessionsView {
     );
     this.#list.settle();
     setText(byId("sessions-count"), String(all.length));
-    byId("sessions-none").hidden = all.length > 0;
+    byId("sessions-none").hidden = all.length > 0 || !this.#model.isListed;
     byId("sessions-more").hidden = found.length <= shown.length;
     setText(byId("sessions-more"), `${plural(found.length - shown.length, "more session")}; filter to see them`);
   }
