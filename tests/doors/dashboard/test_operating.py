@@ -104,6 +104,7 @@ def test_events_are_what_agents_do_until_internals_are_wanted_by_channel_and_tex
     expect(page.locator("#events .event", has_text="two").filter(has_text="done")).to_have_count(1)
     page.get_by_label("internals").uncheck()
     page.locator("#events-filter").fill("")
+    page.locator("#events-filter").blur()
 
 
 def test_scheduled_jobs_are_listed_run_at_a_press_and_removed(site: Site, open_page: OpenPage) -> None:
