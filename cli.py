@@ -54,22 +54,21 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "delegate": _CommandEntry("commands.prompt", "Delegate a task to another agent and print its answer."),
         "attach": _CommandEntry("commands.attach", "Act as an agent program: its protocol on stdin and stdout."),
         "acp": _CommandEntry("commands.acp", "Act as an ACP agent that an editor starts."),
-        "sessions": _CommandEntry("commands.sessions", "List sessions; get, reset, delete one; its history."),
+        "sessions": _CommandEntry("commands.sessions", "List sessions; show, reset, delete one; its history."),
     },
     "Automation": {
-        "heartbeat": _CommandEntry("commands.autonomy", "Heartbeats: show status, run now."),
-        "cron": _CommandEntry("commands.autonomy", "Scheduled jobs: add, list, get, remove, run one."),
+        "heartbeats": _CommandEntry("commands.autonomy", "List each agent's heartbeat; run one now."),
+        "cron": _CommandEntry("commands.autonomy", "Scheduled jobs: list, show, add, delete, run one."),
     },
     "Observation": {
         "status": _CommandEntry("commands.status", "Show the pool: workers, waiters, profiles, latencies."),
         "top": _CommandEntry("commands.status", "Watch the pool live: workers, waiters, sessions, events."),
-        "workers": _CommandEntry("commands.status", "List the worker processes."),
+        "workers": _CommandEntry("commands.workers", "List the worker processes; show, stop, recycle one."),
         "waiting": _CommandEntry("commands.status", "List the requests that wait for a worker, and why."),
         "logs": _CommandEntry("commands.logs", "Show the logs of workers and of the supervisor; follow them."),
         "events": _CommandEntry("commands.events", "Follow events; inject or list system events."),
         "explain": _CommandEntry("commands.status", "Explain how well each worker matches a session."),
         "route": _CommandEntry("commands.status", "Explain how a message is routed."),
-        "worker": _CommandEntry("commands.status", "Stop or recycle one worker."),
     },
     "This machine": {
         "agents": _CommandEntry("commands.agents", "List agent definitions; add one of a known make."),
@@ -81,7 +80,11 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
     },
 }
 _ENTRIES = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
+_SYNONYMS = {"ls": ("sessions", "list"), "rm": ("sessions", "delete"), "ps": ("workers", "list")}
+"""Short forms, which the list of commands leaves out; so it does the singular of each noun."""
 _EPILOG = """\b
+Short: pool ls = sessions list, pool rm KEY = sessions delete KEY,
+       pool ps = workers list; ls and rm also below each noun.
 Exit codes: 0 ok, 1 the request failed, 2 usage, 3 no supervisor,
             4 saturated or timed out, 5 cut short (max_steps, length),
             130 interrupted.
@@ -103,6 +106,14 @@ class Commands(click.Group):
             command.short_help = entry.help
             self.add_command(command)
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word stands for."""
+        first, *rest = args
+        words = (f"{first}s",) if f"{first}s" in _ENTRIES else _SYNONYMS.get(first, (first,))
+        return super().resolve_command(ctx, [*words, *rest])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names with this prefix; imports no command."""

@@ -59,7 +59,7 @@ class SettingsRefused(UsageError):
 
 
 class Conflict(PoolError):
-    """The caller's fault: an idempotency key that already stands for another request."""
+    """Things are not so: an idempotency key stands for another request already, no turn runs that could be steered."""
 
     code = "conflict"
 

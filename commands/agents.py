@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.groups import CommandGroup
 from commands.options import (
     config_option,
     connection_flags,
@@ -30,7 +31,7 @@ LOGIN:  ok (a worker got through), wanted (one was refused), found (a key
         or a login's file is there), none, unknown."""
 
 
-@click.group(invoke_without_command=True, epilog=_EPILOG)
+@click.group(cls=CommandGroup, invoke_without_command=True, epilog=_EPILOG)
 @connection_options
 @json_option
 @click.pass_context

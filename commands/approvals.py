@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from commands.event_text import approve_command, deny_command, option_notes, reason_text, show_command
+from commands.groups import CommandGroup
 from commands.layout import approval_lines, page_texts, short_key
 from commands.options import connection_flags, connection_options, json_option, print_json, with_client
 from commands.output import open_console
@@ -20,7 +21,7 @@ from wire.call_page import CallPage, describe_hidden
 from wire.terminal import clean
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @connection_options
 @json_option
 @click.pass_context

@@ -1,4 +1,4 @@
-"""``pool heartbeat``: status, run now. ``pool cron``: add, list, get, remove, run scheduled jobs."""
+"""``pool heartbeats``: list, run now. ``pool cron``: list, show, add, delete, run scheduled jobs."""
 
 import sys
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from commands.autonomy_view import beat_text, job_started_text
+from commands.groups import CommandGroup
 from commands.options import connection_options, json_option, print_answer, print_json, with_client
 from commands.output import open_console, show_result
 from commands.prompt import read_text
@@ -23,29 +24,29 @@ To report events with the session's next turn instead:
   pool config set agents.defaults.heartbeat.wake false"""
 
 
-@click.group(invoke_without_command=True, epilog=_EPILOG)
+@click.group(cls=CommandGroup, invoke_without_command=True, epilog=_EPILOG)
 @connection_options
 @json_option
 @click.pass_context
-def heartbeat(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """Heartbeats: show status, run now.
+def heartbeats(ctx: click.Context, /, **options: str | bool | None) -> None:
+    """List each agent's heartbeat; run one now.
 
     A heartbeat is a turn that no user requested. The agent reads HEARTBEAT.md of its workspace and answers
     HEARTBEAT_OK when nothing needs attention; anything else is an alert, delivered where its session last spoke.
     """
     if ctx.invoked_subcommand is None:
-        ctx.invoke(status, **options)
+        ctx.invoke(list_heartbeats, **options)
 
 
-@heartbeat.command("status", short_help="Show each agent's heartbeat and its last result.")
+@heartbeats.command("list", short_help="Show each agent's heartbeat and its last result.")
 @json_option
 @with_client
-def status(client: ControlClient, *, as_json: bool) -> None:
+def list_heartbeats(client: ControlClient, *, as_json: bool) -> None:
     """Show for each agent its heartbeat's interval, the next time, and the last result."""
     show_result(client, "heartbeat.status", as_json=as_json)
 
 
-@heartbeat.command("run", short_help="Run an agent's heartbeat now, and wait.")
+@heartbeats.command("run", short_help="Run an agent's heartbeat now, and wait.")
 @click.argument("agent", required=False)
 @click.option("-s", "--session", metavar="KEY", help="In this session instead of the agent's own.")
 @json_option
@@ -79,12 +80,12 @@ Examples:
 _id = click.argument("job", metavar="JOB")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @connection_options
 @json_option
 @click.pass_context
 def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """Scheduled jobs: add, list, get, remove, run one.
+    """Scheduled jobs: list, show, add, delete, run one.
 
     A job is a message in its session (mode main; the agent is woken for it), or runs in a session of its own, which
     begins empty each time unless it is kept, and the agent's answer is delivered (mode isolated). Jobs of the settings
@@ -103,11 +104,11 @@ def list_jobs(client: ControlClient, after: str, *, as_json: bool) -> None:
     show_result(client, "cron.list", {"after": after} if after else None, as_json=as_json)
 
 
-@cron.command("get")
+@cron.command("show")
 @_id
 @json_option
 @with_client
-def get(client: ControlClient, job: str, *, as_json: bool) -> None:
+def show_job(client: ControlClient, job: str, *, as_json: bool) -> None:
     """Show one job and the results of its latest runs."""
     show_result(client, "cron.get", {"id": job}, as_json=as_json)
 
@@ -152,14 +153,14 @@ def add(
         click.echo(f"warning: {clean(added['problem'])}", err=True)
 
 
-@cron.command("remove", short_help="Remove a job that was added.")
+@cron.command("delete", short_help="Delete a job that was added.")
 @_id
 @json_option
 @with_client
-def remove(client: ControlClient, job: str, *, as_json: bool) -> None:
-    """Remove a job that was added; a run in progress ends normally."""
-    removed = client.call("cron.remove", {"id": job})
-    print_answer(removed, f"{clean(removed['id'])} is removed", as_json=as_json)
+def delete(client: ControlClient, job: str, *, as_json: bool) -> None:
+    """Delete a job that was added; a run in progress ends normally."""
+    deleted = client.call("cron.remove", {"id": job})
+    print_answer(deleted, f"{clean(deleted['id'])} is deleted", as_json=as_json)
 
 
 @cron.command("run", short_help="Run a job now, whether it is due or not.")

@@ -20,7 +20,7 @@ _SKIP_REASONS = {
     "not-due": "it is not due",
     "empty-checklist": "HEARTBEAT.md of its workspace has nothing to do",
     "no-worker": "no worker was free",
-    "flood-guard": "events have woken it too often; the beat comes after the pause that pool heartbeat status shows",
+    "flood-guard": "events have woken it too often; the beat comes after the pause that pool heartbeats shows",
     "nothing-pending": "its system events were delivered meanwhile",
 }
 """Why there was no beat, for a person."""
@@ -152,7 +152,7 @@ def jobs_view(answer: Record, width: int, now: float | None = None) -> Group:
 
 def job_started_text(job: Record) -> str:
     """What happens to a job that was to be run now."""
-    name, more = clean(job["id"]), f"see: pool cron get {clean(job['id'])}"
+    name, more = clean(job["id"]), f"see: pool cron show {clean(job['id'])}"
     if job["is_waiting"]:
         return f"{name} waits for another job's run to end (cron.max_running); {more}"
     if job["mode"] == "isolated":

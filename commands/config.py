@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from commands.groups import CommandGroup
 from commands.options import config_option, json_option, load_with_flags, print_json, working_directory
 from settings.config_file import check_config, init_config, set_config, show_config
 from settings.load import find_settings_file
 from wire.terminal import clean
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 @config_option
 def config(config: str | None) -> None:
     """The settings file: init, check, show, set."""

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from commands.event_lines import open_events_view
+from commands.groups import CommandGroup
 from commands.options import connection_flags, current_command, json_option, print_answer, session_option, with_client
 from commands.prompt import read_text
 from doors.control.client import ControlClient
@@ -19,7 +20,7 @@ from wire.messages import omit_none
 from wire.terminal import clean
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def events() -> None:
     """Follow the events of sessions; queue and list system events."""
 

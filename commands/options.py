@@ -34,6 +34,11 @@ def _inherit_from_group(ctx: click.Context, param: click.Parameter, value: Any) 
     return value or (ctx.parent and ctx.parent.params.get(param.name or "")) or value
 
 
+def inherited_option(*names: str, **options: Any) -> Callable[[Any], Any]:
+    """An option of a group and of its subcommand: given to either, it holds for the subcommand."""
+    return click.option(*names, callback=_inherit_from_group, **options)
+
+
 def is_interactive() -> bool:
     """Whether stdin is a terminal."""
     return sys.stdin.isatty()

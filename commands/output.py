@@ -14,6 +14,7 @@ from commands.options import print_json
 from commands.session_view import history_view, system_events_table
 from commands.tables import sessions_view, status_view, waiting_table, workers_table
 from doors.control.client import ControlClient
+from wire.terminal import clean
 
 _PIPE_WIDTH = 500
 _REFRESH_SECONDS = 1.0
@@ -46,9 +47,15 @@ def show_result(
 
     ``place``: the options by which shown commands find the same supervisor.
     """
-    result = client.call(method, params)
+    show_records(method, client.call(method, params), as_json=as_json, place=place)
+
+
+def show_records(method: str, result: Any, *, as_json: bool, place: str = "", names: str | None = None) -> None:
+    """Print the result of such a method, or some of its records; ``names``: this field of each alone."""
     if as_json:
         print_json(result)
+    elif names is not None:
+        sys.stdout.write("".join(f"{clean(record[names])}\n" for record in result))
     else:
         console = open_console()
         asking = _APPROVAL_VIEWS.get(method)

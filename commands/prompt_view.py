@@ -92,7 +92,7 @@ class PromptTextView:
                 self.approvals.ask(str(event_data(event)["call"]["id"]))
         elif event.type == "run:accepted" and event_data(event).get("awaits_person"):
             self._run_view.line("! the session waits for a person's answer first; this shows what it asks:", style="")
-            look = command_line("sessions get", event.session, session=None, place=self._connection_flags)
+            look = command_line("sessions show", event.session, session=None, place=self._connection_flags)
             self._run_view.line(f"  {look}", whole=True, style=BOLD)
         elif event.type == "alert":
             self._run_view.line(f"! {describe_event(event)[0]}", whole=True, style="")

@@ -12,6 +12,7 @@ from rich.text import Text
 from commands.event_text import format_fields, resumption_text
 from commands.layout import Column, TableRows, make_table
 from commands.report_text import report_rows
+from commands.session_states import listed_state
 from wire.terminal import clean, clean_stream
 
 Record = dict[str, Any]
@@ -22,12 +23,17 @@ _PREVIEW_CHARS = 200
 
 def session_view(session: Record) -> RenderableType:
     """What is known of a session, a line each, but for what it asks people."""
+    return record_view({**session, "state": listed_state(session)})
+
+
+def record_view(record: Record) -> RenderableType:
+    """What is known of a session or a worker, a line each, but for what it asks people."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    for name, value in session.items():
+    for name, value in record.items():
         if name not in ("pending_permissions", "report", "context") and value not in (None, "", [], {}):
             table.add_row(Text(clean(name), "dim"), Text(_format_value(name, value), overflow="fold"))
-    for name, text in report_rows({**(session.get("report") or {}), "context": session.get("context")}):
-        if name != "model" or not session.get(name):  # the session's own model is the worker's
+    for name, text in report_rows({**(record.get("report") or {}), "context": record.get("context")}):
+        if name != "model" or not record.get(name):  # the session's own model is the worker's
             table.add_row(Text(name, "dim"), Text(text, overflow="fold"))
     return table
 

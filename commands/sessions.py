@@ -1,36 +1,56 @@
 """``pool sessions``: list the sessions; show, reset, delete one; its history."""
 
+from typing import Any
+
 import click
 
 from commands.approvals import show_session
+from commands.groups import CommandGroup
+from commands.listing import ListingOptions, SortKey, choose_records, listing_options
 from commands.options import confirm, connection_flags, connection_options, json_option, with_client
-from commands.output import show_result
+from commands.output import show_records, show_result
+from commands.session_states import listed_state
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import UsageError
 from wire.messages import omit_none
+from wire.session_state import SESSION_STATES
 
+SESSION_SORT_KEYS = {
+    "used": SortKey(lambda session: session["updated_at"], is_descending=True),
+    "created": SortKey(lambda session: session["created_at"], is_descending=True),
+    "waiting": SortKey(lambda session: session["waiting"], is_descending=True),
+    "key": SortKey(lambda session: session["key"]),
+    "agent": SortKey(lambda session: session["agent"]),
+    "state": SortKey(listed_state),
+}
+_with_listing_options = listing_options(SESSION_STATES, SESSION_SORT_KEYS)
 _key = click.argument("key", metavar="KEY")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
+@_with_listing_options
 @connection_options
 @json_option
 @click.pass_context
-def sessions(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """List the sessions and their workers; get, reset, delete one; its history."""
+def sessions(ctx: click.Context, /, **options: Any) -> None:
+    """List the sessions and their workers; show, reset, delete one; its history."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_sessions, **options)
 
 
 @sessions.command("list")
+@_with_listing_options
 @json_option
 @with_client
-def list_sessions(client: ControlClient, *, as_json: bool) -> None:
-    """List the sessions and their workers."""
-    show_result(client, "sessions.list", as_json=as_json, place=connection_flags())
+def list_sessions(client: ControlClient, *, as_json: bool, **options: Any) -> None:
+    """List the sessions and their workers, the one used last first."""
+    wanted = ListingOptions(**options)
+    found = choose_records(client.call("sessions.list"), wanted, SESSION_SORT_KEYS, state_of=listed_state)
+    names = "key" if wanted.quiet else None
+    show_records("sessions.list", found, names=names, as_json=as_json, place=connection_flags())
 
 
-@sessions.command("get")
+@sessions.command("show")
 @_key
 @json_option
 @with_client

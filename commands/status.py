@@ -1,4 +1,4 @@
-"""``pool status``, ``top``, ``workers``, ``waiting``, ``explain``, ``route``, ``worker``.
+"""``pool status``, ``top``, ``waiting``, ``explain``, ``route``.
 
 Tables need Rich, 30 ms to import: it is imported when there is an answer to draw.
 """
@@ -41,16 +41,6 @@ def top(client: ControlClient) -> None:
     from commands.top import run_top
 
     run_top(client, place=connection_flags())
-
-
-@click.command()
-@json_option
-@with_client
-def workers(client: ControlClient, *, as_json: bool) -> None:
-    """List the worker processes."""
-    from commands.output import show_result
-
-    show_result(client, "workers.list", as_json=as_json)
 
 
 @click.command()
@@ -129,26 +119,3 @@ def route(
         from commands.tables import route_view
 
         open_console().print(route_view(decision))
-
-
-@click.group()
-def worker() -> None:
-    """Stop or recycle one worker."""
-
-
-@worker.command("stop")
-@click.argument("worker_id", metavar="ID")
-@with_client
-def stop_worker(client: ControlClient, worker_id: str) -> None:
-    """Stop a worker now. A turn in flight fails; its session continues on another worker."""
-    client.call("workers.stop", {"worker": worker_id})
-    click.echo(f"worker {worker_id} is being stopped")
-
-
-@worker.command("recycle")
-@click.argument("worker_id", metavar="ID")
-@with_client
-def recycle_worker(client: ControlClient, worker_id: str) -> None:
-    """Replace the worker at its next turn boundary."""
-    client.call("workers.recycle", {"worker": worker_id})
-    click.echo(f"worker {worker_id} will be replaced")

@@ -12,6 +12,7 @@ from rich.text import Text
 from commands.autonomy_view import autonomy_lines
 from commands.layout import UNBOUNDED, Column, TableRows, approval_lines, make_table, short_key
 from commands.report_text import report_columns, report_rows
+from commands.session_states import STATE_STYLES, listed_state, states_in_status
 from wire.terminal import clean, format_duration, format_percent, format_size
 
 _MOST_WAITERS = 20
@@ -19,10 +20,10 @@ _MOST_WAITERS = 20
 Record = dict[str, Any]
 
 _STATE_STYLES = {
-    **dict.fromkeys(("leased", "active", "running", "WORKING"), "green"),
-    **dict.fromkeys(("starting", "parking", "paused", "half_open", "PAUSED"), "yellow"),
-    **dict.fromkeys(("stopping", "dead", "draining", "closed", "open", "suspended", "failed"), "red"),
-    **dict.fromkeys(("idle", "parked", "READY"), "dim"),
+    **dict.fromkeys(("leased", "running"), "green"),
+    **dict.fromkeys(("starting", "paused", "half_open"), "yellow"),
+    **dict.fromkeys(("stopping", "dead", "draining", "closed", "open", "suspended"), "red"),
+    **STATE_STYLES,
 }
 _VERDICTS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "missing": ("MISSING", "red")}
 
@@ -91,7 +92,7 @@ def _sessions_table(sessions: Sequence[Record], width: int) -> TableRows | Text:
     waits = Column("WAITS FOR", lambda s: clean(s["waits_for"] or "-"), stretches=True)
     columns = [
         Column("SESSION", lambda s: short_key(s["key"]), stretches=True),
-        Column("STATE", _session_state),
+        Column("STATE", lambda s: _state(listed_state(s))),
         Column("WORKER", lambda s: clean(s["worker"])),
         Column("WAITING", lambda s: clean(s["waiting"]), right=True),
         *([waits] if any(session["waits_for"] for session in sessions) else []),
@@ -235,7 +236,7 @@ def _supervisor_line(document: Record) -> Text:
 
 def _counter_lines(document: Record) -> Text:
     counters = document["counters"]
-    states = Counter("failed" if session.get("failed") else session["state"] for session in document["sessions"])
+    states = Counter(states_in_status(document).values())
     sessions = "  ".join(f"{count} {state}" for state, count in sorted(states.items())) or "none"
     lines = [
         f"sessions  {sessions}",
@@ -307,11 +308,6 @@ def _worker_state(worker: Record) -> Text:
     if (worker.get("report") or {}).get("strategy") == "refed":
         state = Text.assemble(state, (", refed", "yellow"))
     return Text.assemble(state, (f", retiring: {worker['retiring']}", "dim")) if worker.get("retiring") else state
-
-
-def _session_state(session: Record) -> Text:
-    """A session in a turn that has no worker yet waits, and does not work."""
-    return Text("WAITING", "yellow") if session["waits_for"] else _state(session["state"])
 
 
 def _agent_and_role(record: Record) -> str:

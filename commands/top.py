@@ -129,14 +129,14 @@ class _Loop:
         self._polled_at = -_STATUS_SECONDS
 
     def run(self) -> None:
-        """Until q, Ctrl-C, or the terminal's end."""
+        """Until q or the terminal's end. Raises KeyboardInterrupt for Ctrl-C, as every command that is interrupted."""
         try:
             self._draw()
             while not self._handle_keys(wait_for_key(sys.stdin.fileno(), _REDRAW_SECONDS)):
                 if not self._held:
                     self._refresh_status()
                     self._draw()
-        except (KeyboardInterrupt, EOFError):
+        except EOFError:
             return
 
     def _handle_keys(self, keys: str) -> bool:

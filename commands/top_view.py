@@ -11,6 +11,7 @@ from rich.text import Text
 from commands.event_lines import EventFormatter, shorten
 from commands.event_text import describe_event, event_data, event_text
 from commands.layout import Column, TableRows, approval_lines, make_table, short_key
+from commands.session_states import STATE_STYLES, states_in_status
 from commands.tables import waiting_table, workers_table
 from wire.events import TEXT_KINDS, display_of
 from wire.messages import EventEnvelope
@@ -72,10 +73,9 @@ class TopModel:
         """Those of the status, who waits for a person first, then those at work, each with its last line."""
         if self.status is None:
             return []
-        asking = {asked["session"] for asked in self.status["gateway"]["permissions"]}
-        at_work = {worker["session"] for worker in self.status["workers"] if worker["turn_age"] is not None}
+        states = states_in_status(self.status)
         found = [
-            {**session, "state": _state(session, asking, at_work), "line": self.last_lines.get(session["key"], "")}
+            {**session, "state": states[session["key"]], "line": self.last_lines.get(session["key"], "")}
             for session in self.status["sessions"]
         ]
         recency = {key: place for place, key in enumerate(self.last_lines)}
@@ -117,17 +117,7 @@ def _final_text(event: EventEnvelope) -> str:
     return str(data.get("text") or "") if data.get("reason") == "completed" else ""
 
 
-_RANKS = {"PAUSED": 0, "WORKING": 1, "waiting": 2, "failed": 3, "READY": 4}
-
-
-def _state(session: Record, asking: set[str], at_work: set[str | None]) -> str:
-    if session["key"] in asking:
-        return "PAUSED"
-    if session["key"] in at_work:
-        return "WORKING"
-    if session["failed"]:
-        return "failed"
-    return "waiting" if session["waiting"] else "READY"
+_RANKS = {"approval": 0, "working": 1, "waiting": 2, "failed": 3, "idle": 4}
 
 
 def _drop_oldest(known: dict[Any, Any], most: int) -> None:
@@ -142,7 +132,6 @@ _WIDE = 150
 _OTHER_COLUMNS_WIDTH = 46
 """Columns that a session's line leaves to the others of its row, at least."""
 _KEYS = "q quit   space hold"
-_STATE_STYLES = {"WORKING": "green", "PAUSED": "yellow", "waiting": "yellow", "failed": "red", "READY": "dim"}
 
 Lines = list[RenderableType]
 
@@ -291,7 +280,7 @@ def _line_count(parts: Lines) -> int:
 def _sessions_table(sessions: Sequence[Record], width: int) -> RenderableType:
     columns = [
         Column("SESSION", lambda s: short_key(s["key"]), stretches=True),
-        Column("STATE", lambda s: Text(s["state"], _STATE_STYLES[s["state"]])),
+        Column("STATE", lambda s: Text(s["state"], STATE_STYLES[s["state"]])),
         Column("WORKER", lambda s: clean(s["worker"]), optional=1),
         Column("WAITING", lambda s: clean(s["waiting"] or "-"), right=True, optional=2),
         Column(

@@ -143,7 +143,7 @@ class EditorMethods:
         try:
             yield AskPool("steer", message)
         except PoolRefused as refused:
-            if refused.error.code != "usage":
+            if refused.error.code != "conflict":  # no turn takes it now
                 raise
             return {"outcome": "promptRequired"}
         return {"outcome": "injected"}

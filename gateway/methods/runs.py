@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from errors import SubscriberBehind, UsageError
+from errors import Conflict, SubscriberBehind, UsageError
 from gateway.caller import Caller
 from gateway.events import EventBus, EventCursor
 from gateway.gateway import Gateway
@@ -79,7 +79,7 @@ class RunMethods:
         """Put a text into the running turn now."""
         session = normalize_session_key(params.session)
         if not self._gateway.scheduler.is_steerable(session):
-            raise UsageError(f"no turn of session {session} takes messages now; send it as a run", session=session)
+            raise Conflict(f"no turn of session {session} takes messages now; send it as a run", session=session)
         if parse_command(params.text) is not None:
             raise UsageError("a slash command is no message for a turn; send it as a run", session=session)
         message = AgentRequest(text=params.text, session=session, run=params.run, queue=QueueMode.STEER)

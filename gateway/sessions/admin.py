@@ -135,7 +135,7 @@ class SessionAdmin:
     def describe(self, session: str) -> str:
         """The session in a few lines."""
         view = self._view(self._require(session))
-        lines = [f"Session {view.key}: {view.state}, agent {view.agent}, role {view.role}."]
+        lines = [f"Session {view.key}: {self._require(session).status.word}, agent {view.agent}, role {view.role}."]
         if view.turn is not None:
             lines.append(f"A turn runs on worker {view.worker or '(none yet)'}.")
         if view.waiting:

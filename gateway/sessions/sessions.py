@@ -24,6 +24,7 @@ from store.records import SessionRow
 from store.store import Store
 from wire.events import EventType
 from wire.messages import ContextSize, QueueMode
+from wire.session_state import session_state
 
 
 class SessionStatus(StrEnum):
@@ -33,6 +34,11 @@ class SessionStatus(StrEnum):
     WORKING = "WORKING"
     PAUSED = "PAUSED"
     """In a turn that waits for a person's approval."""
+
+    @property
+    def word(self) -> str:
+        """What people read: one of ``wire.session_state.SESSION_STATES``."""
+        return session_state(self)
 
 
 class SessionData(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):

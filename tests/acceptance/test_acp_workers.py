@@ -107,7 +107,7 @@ def test_an_agent_that_has_forgotten_a_conversation_is_given_its_end_again(super
     report = supervisor.worker_of(agent)["report"]
     assert (report["program"], report["version"], report["mode"]) == ("fake-agent", "1.0.0", "ask")
     assert (report["model"], report["context"]) == ("fake-1", {"used": 1800, "size": 200_000})
-    for command in (("sessions", "get", agent), ("explain", "-s", agent)):
+    for command in (("sessions", "show", agent), ("explain", "-s", agent)):
         assert f"refed: {lost}" in " ".join(supervisor.pool(*command).stdout.split())
     ask(supervisor, agent, "ECHO:on", agent)
     assert "strategy" not in supervisor.outcome(begin(supervisor, agent, "ECHO:on", agent))

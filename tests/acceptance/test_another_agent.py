@@ -83,7 +83,7 @@ def by_schedule(supervisor: Supervisor, text: str) -> str:
     added = supervisor.pool("cron", "add", "--id", "job", "--every", "1d", "--isolated", "--agent", "pi", text)
     assert added.returncode == 0, added.stderr
     assert supervisor.pool("cron", "run", "job").returncode == 0
-    while not (runs := json.loads(supervisor.pool("cron", "get", "job", "--json").stdout)["history"]):
+    while not (runs := json.loads(supervisor.pool("cron", "show", "job", "--json").stdout)["history"]):
         continue
     return str(runs[0]["error"])
 
@@ -92,7 +92,7 @@ MESSAGE = {"session": "alice", "agent": "pi", "text": "TEXT"}
 COMPLETION = {"model": "pi", "user": "alice", "messages": [{"role": "user", "content": "TEXT"}]}
 DOORS: dict[str, Say] = {
     "prompt": by_command("prompt", "-s", "alice", "-a", "pi", "x"),
-    "heartbeat": by_command("heartbeat", "run", "pi", "-s", "alice"),
+    "heartbeat": by_command("heartbeats", "run", "pi", "-s", "alice"),
     "schedule": by_schedule,
     "api prompt": by_http("/api/prompt", **MESSAGE),
     "api agent": by_http("/api/agent", **MESSAGE),
@@ -119,4 +119,4 @@ def test_a_session_that_was_begun_again_may_be_another_agents(supervisor: Superv
     assert supervisor.pool("sessions", "reset", "bob").returncode == 0
     done = supervisor.pool("prompt", "-s", "bob", "-a", "pi", "x")
     assert "conversation with" not in done.stderr
-    assert json.loads(supervisor.pool("sessions", "get", "bob", "--json").stdout)["agent"] == "pi"
+    assert json.loads(supervisor.pool("sessions", "show", "bob", "--json").stdout)["agent"] == "pi"

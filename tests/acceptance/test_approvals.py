@@ -75,11 +75,11 @@ def test_an_approved_call_runs_once_whichever_listing_told_how_to_approve_it(ter
     supervisor = terminal.supervisor
     run, call = terminal.ask("alice")
     place = ("--socket", str(supervisor.socket))
-    listings = [("status", *place), ("sessions", *place), ("sessions", "get", "alice", *place)]
+    listings = [("status", *place), ("sessions", *place), ("sessions", "show", "alice", *place)]
     shown = [command_shown(supervisor.pool(*listing).stdout) for listing in listings]
     assert shown == [["approve", *place, "-s", "alice", call]] * len(listings)
     assert supervisor.status()["gateway"]["permissions"][0]["call"]["state"] == "AWAITING_APPROVAL"
-    assert "PAUSED" in supervisor.pool("sessions").stdout
+    assert "approval" in supervisor.pool("sessions").stdout
     code, words = terminal.pool("approve", "nonsense")
     assert (code, f"these do: {call} (exec, session alice)" in words) == (2, True)
     assert terminal.made("alice") == ""

@@ -53,13 +53,13 @@ def say(supervisor: Supervisor, text: str) -> str:
 
 def heartbeat_of(supervisor: Supervisor, agent: str = "main") -> dict[str, Any]:
     """How the agent's heartbeat stands."""
-    document = msgspec.json.decode(supervisor.pool("heartbeat", "status", "--json").stdout)
+    document = msgspec.json.decode(supervisor.pool("heartbeats", "list", "--json").stdout)
     return dict(next(status for status in document if status["agent"] == agent))
 
 
 def beat(supervisor: Supervisor) -> str:
-    """``pool heartbeat run``: what came of it."""
-    return str(msgspec.json.decode(supervisor.pool("heartbeat", "run", "--json").stdout)["outcome"])
+    """``pool heartbeats run``: what came of it."""
+    return str(msgspec.json.decode(supervisor.pool("heartbeats", "run", "--json").stdout)["outcome"])
 
 
 def assert_told_once(supervisor: Supervisor, builds: int) -> None:
@@ -90,7 +90,7 @@ def test_the_end_of_a_build_wakes_the_agent_and_is_told_once_where_its_session_l
         alert = next(events)
         assert (alert["type"], alert["session"], alert["channel"]) == ("alert", ALICE, "progress")
         assert_told_once(supervisor, 1)
-        (report,) = [each["data"] for each in supervisor.told("heartbeat") if each["data"]["state"] == "alert"]
+        (report,) = [each["data"] for each in supervisor.told("heartbeats") if each["data"]["state"] == "alert"]
         assert report["to"] == "signal:7"
         # while its session is busy: after the turn
         say(supervisor, second.prompt)
@@ -150,7 +150,7 @@ def test_an_agent_that_finds_nothing_is_silent_and_one_that_finds_something_tell
         ]
         todo.write_text("The disk is full.\n")
         assert [beat(supervisor), beat(supervisor)] == ["alert", "repeated"]
-        (report,) = [each["data"] for each in supervisor.told("heartbeat") if each["data"]["state"] == "alert"]
+        (report,) = [each["data"] for each in supervisor.told("heartbeats") if each["data"]["state"] == "alert"]
         assert (report["to"], "The disk is full." in report["text"]) == ("stdout", True)
         assert heartbeat_of(supervisor)["counts"] == {"silent": 1, "alert": 1, "repeated": 1}
     printed = (tmp_path / "out").read_text()
@@ -218,7 +218,7 @@ def test_what_a_scheduled_job_says_is_told_in_its_session_or_posted_with_a_signa
             supervisor.kill()
         with beating(tmp_path, more=hooks) as supervisor:
             second = asked.get(timeout=60)
-            job = msgspec.json.decode(supervisor.pool("cron", "get", "d", "--json").stdout)
+            job = msgspec.json.decode(supervisor.pool("cron", "show", "d", "--json").stdout)
             assert [(run["status"], run["text"]) for run in job["history"]] == [("ok", "All is red.")]
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     for request in (first, second):

@@ -71,7 +71,7 @@ def invoke(command: str) -> Result:
 
 
 BROKEN = ("[pool]\nmin = 'x'\n", "[pool]\n[[[\n", "[poool]\n", REFUSED[4][0])
-COMMANDS = ("heartbeat status", "heartbeat", "cron list", "status", "sessions list")
+COMMANDS = ("heartbeats list", "heartbeat", "cron list", "status", "sessions list")
 
 
 @pytest.mark.process

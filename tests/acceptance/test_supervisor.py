@@ -48,7 +48,7 @@ def test_sessions_remember_and_the_status_agrees_with_the_process_table(supervis
 def test_a_worker_is_recycled_on_demand(supervisor: Supervisor) -> None:
     supervisor.prompt("recycled", "remember-this")
     before = supervisor.worker_of("recycled")
-    assert supervisor.pool("worker", "recycle", before["id"]).returncode == 0
+    assert supervisor.pool("workers", "recycle", before["id"]).returncode == 0
     supervisor.wait_for_loss(before["pid"])
     assert "remember-this" in supervisor.prompt("recycled", "RECALL")
 

@@ -1,4 +1,4 @@
-"""``pool approvals`` and ``pool sessions get``: pending calls, in full, with the commands to decide about them."""
+"""``pool approvals`` and ``pool sessions show``: pending calls, in full, with the commands to decide about them."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_a_session_is_shown_with_what_it_asks_in_full(bench: Bench) -> None:
     pending = {**SESSION, "pending_permissions": [QUESTION] * 12}
     shown = {"session": "ada", "call": QUESTION, "page": page}
     bench.pool.fixed = {"sessions.get": pending, "approvals.show": [shown] + [Conflict("it was decided")] * 9}
-    lines = bench.run("sessions", "get", "ada").stdout.splitlines()
+    lines = bench.run("sessions", "show", "ada").stdout.splitlines()
     first = lines.index("asks  exec (a rule)")
     assert "make" in "".join(lines[first + 1 : first + 3])
     assert lines.count("pool approve -s ada c1") == 1

@@ -19,7 +19,7 @@ from tests.commands.fake_pool import EVENT, EXPLANATION, HISTORY, SESSION, Bench
 
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "chat", "prompt", "wait", "steer", "abort", "approve"]
 COMMANDS += ["deny", "delegate", "attach", "acp", "sessions", "status", "workers", "waiting", "events", "explain"]
-COMMANDS += ["route", "worker", "approvals", "top", "heartbeat", "cron", "agents", "config", "doctor", "demo", "stress"]
+COMMANDS += ["route", "approvals", "top", "heartbeats", "cron", "agents", "config", "doctor", "demo", "stress"]
 COMMANDS += ["restart", "scale", "logs", "service"]
 HEADINGS = ["Supervisor:", "Sessions:", "Automation:", "Observation:", "This machine:", "Exit codes:", "Completion:"]
 
@@ -52,7 +52,7 @@ def test_every_command_explains_itself_on_a_narrow_terminal_and_calls_a_session_
     for command in all_commands(cli.main):
         said = [command.help, command.short_help, *(getattr(param, "help", "") for param in command.params)]
         assert "onversation" not in " ".join(filter(None, said)), command.name
-    for words in (["cron"], ["cron", "add"], ["heartbeat"], ["agents"]):
+    for words in (["cron"], ["cron", "add"], ["heartbeats"], ["agents"]):
         shown = alone.invoke(cli.main, [*words, "--help"], terminal_width=80).output
         assert [line for line in shown.splitlines() if len(line) > 80] == [], "examples"
 
@@ -115,9 +115,9 @@ def test_a_bad_settings_file_is_exit_code_2_with_its_line(alone: CliRunner, tmp_
 
 
 def test_the_error_of_a_method_is_one_line_and_its_traceback_is_for_debugging(bench: Bench) -> None:
-    result = bench.run("worker", "stop", "w9")
+    result = bench.run("workers", "stop", "w9")
     assert (result.exit_code, result.stderr) == (2, "pool: there is no worker w9\n")
-    assert "Traceback" in bench.run("--debug", "worker", "stop", "w9").stderr
+    assert "Traceback" in bench.run("--debug", "workers", "stop", "w9").stderr
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,10 @@ RELOADED = {"changed": ["pool.max", "log.level"], "needs_restart": ["data_dir"]}
         ("waiting", "all 4 workers are busy", DOCUMENT["waiting"]),
         ("explain -s ada", "wanted: main/default", EXPLANATION),
         ("sessions list", "TRANSCRIPT", SESSION_VIEWS),
-        ("sessions get ada", "READY", SESSION),
+        ("ls", "TRANSCRIPT", SESSION_VIEWS),
+        ("ps", "WORKER", DOCUMENT["workers"]),
+        ("workers show w1", "leased", DOCUMENT["workers"][0]),
+        ("sessions show ada", "idle", SESSION),
         ("sessions history ada --limit 3", '· exec {"cmd":"ls"}', HISTORY),
         ("reload", "changed: pool.max, log.level\ntakes effect at the next start: data_dir\n", RELOADED),
         ("events peek -s ada", "CAME", {"session": "ada", "events": [EVENT]}),
@@ -228,9 +231,15 @@ CRON_JOB = {"cron": "* * * * *", "session": "alice", "delete_after_run": False, 
     ("command", "words", "call"),
     [
         ("pause", "paused\n", ("pause", {})),
+        ("worker recycle w1", "worker w1 will be replaced\n", RECYCLED),
+        ("heartbeat status", "night-watch", ("heartbeat.status", {})),
+        ("cron rm a", "standup is deleted\n", ("cron.remove", {"id": "a"})),
+        ("cron remove a", "standup is deleted\n", ("cron.remove", {"id": "a"})),
+        ("cron get a", "standup", ("cron.get", {"id": "a"})),
+        ("rm a --yes", "a is deleted\n", ("sessions.delete", {"session": "a"})),
         ("resume", "running\n", ("resume", {})),
         ("drain --timeout 3s", "drained\n", ("drain", {"timeout": 3.0})),
-        ("worker recycle w1", "worker w1 will be replaced\n", RECYCLED),
+        ("workers recycle w1", "worker w1 will be replaced\n", RECYCLED),
         ("steer -s a go_on", "steered\n", ("steer", {"session": "a", "text": "go on"})),
         ("abort -s a --run r1", "aborted\n", ("abort", {"session": "a", "run": "r1"})),
         ("sessions reset a", "a is reset\n", ("sessions.reset", {"session": "a", "force": False})),
@@ -247,16 +256,16 @@ CRON_JOB = {"cron": "* * * * *", "session": "alice", "delete_after_run": False, 
             "the same event is already queued for ada; nothing was added\n",
             ("events.inject", {"session": "ada", "text": "again"}),
         ),
-        ("heartbeat", "night-watch", ("heartbeat.status", {})),
-        ("heartbeat status", "night-watch", ("heartbeat.status", {})),
-        ("heartbeat run", "main reports in 3.2 s:", ("heartbeat.run", {})),
-        ("heartbeat run ops", "main reports", ("heartbeat.run", {"agent": "ops"})),
-        ("heartbeat run -s alice", "main reports", ("heartbeat.run", {"session": "alice"})),
+        ("heartbeats", "night-watch", ("heartbeat.status", {})),
+        ("heartbeats list", "night-watch", ("heartbeat.status", {})),
+        ("heartbeats run", "main reports in 3.2 s:", ("heartbeat.run", {})),
+        ("heartbeats run ops", "main reports", ("heartbeat.run", {"agent": "ops"})),
+        ("heartbeats run -s alice", "main reports", ("heartbeat.run", {"session": "alice"})),
         ("cron", "standup", ("cron.list", {})),
         ("cron list --after a", "standup", ("cron.list", {"after": "a"})),
-        ("cron get a", "standup", ("cron.get", {"id": "a"})),
-        ("cron run a", "standup is begun; see: pool cron get standup\n", ("cron.run", {"id": "a"})),
-        ("cron remove a", "standup is removed\n", ("cron.remove", {"id": "a"})),
+        ("cron show a", "standup", ("cron.get", {"id": "a"})),
+        ("cron run a", "standup is begun; see: pool cron show standup\n", ("cron.run", {"id": "a"})),
+        ("cron delete a", "standup is deleted\n", ("cron.remove", {"id": "a"})),
         ("cron add --at 20m -", STANDUP, ("cron.add", {"at": "20m", "text": "the bell rang"})),
         (
             "cron add --id a --every 1h --isolated --to none --timeout 5m --agent ops --tz UTC --delete --replace x",
@@ -291,7 +300,7 @@ def test_the_exit_code_says_whether_there_was_a_beat_that_went_well(
 
     monkeypatch.setattr(ControlClient, "call", note)
     bench.pool.fixed = {"heartbeat.run": {**BEAT, "outcome": outcome, "skipped": "disabled"}}
-    assert (bench.run("heartbeat", "run").exit_code, timeouts) == (code, [None]), "a beat may take its time"
+    assert (bench.run("heartbeats", "run").exit_code, timeouts) == (code, [None]), "a beat may take its time"
 
 
 def test_a_job_that_would_not_run_is_kept_with_a_warning_and_refused_to_run(bench: Bench) -> None:
@@ -329,7 +338,7 @@ def test_a_deletion_asks_first_and_a_reset_before_it_ends_commands_in_the_backgr
 
 
 def test_options_before_a_subcommand_hold_for_it(bench: Bench, alone: CliRunner) -> None:
-    result = alone.invoke(cli.main, ["sessions", "--socket", str(bench.socket), "--json", "get", "ada"])
+    result = alone.invoke(cli.main, ["sessions", "--socket", str(bench.socket), "--json", "show", "ada"])
     assert msgspec.json.decode(result.stdout) == SESSION
 
 

@@ -51,7 +51,7 @@ USED = {"reason": "completed", "usage": {"input_tokens": 10, "output_tokens": 4}
         ("done", {"reason": "error", "error": BROKE}, "error, it broke"),
         ("done", USED, "completed, 10 + 4 tokens"),
         ("permission_decided", {"call_id": "c1", "decision": "deny", "by": "u", "note": "no"}, "deny c1 by u no"),
-        ("state_changed", {"from": "READY", "to": "WORKING", "reason": "run"}, "READY -> WORKING (run)"),
+        ("state_changed", {"from": "READY", "to": "WORKING", "reason": "run"}, "idle -> working (run)"),
         ("alert", {"agent": "ops", "to": "signal:7", "text": "Full."}, "ops -> signal:7: Full."),
         ("alert", {"agent": "ops", "to": "x", "text": "See.", "media": ["/a", "/b"]}, "ops -> x: See. (and 2 files)"),
         ("heartbeat", {"agent": "ops", "reason": "interval", "state": "silent"}, "ops (interval) silent"),

@@ -107,7 +107,7 @@ def test_a_reader_that_has_left_is_one_clear_line(supervisor: SupervisorProcess,
 def test_events_are_followed_over_a_stop_and_a_restart_without_a_gap_or_a_repetition(short_dir: Path) -> None:
     with SupervisorProcess(short_dir, ECHO) as supervisor:
         assert pool(supervisor, "prompt", "-s", "a", "one").stdout == "echo: one\n"
-        assert "1 active" in pool(supervisor, "status").stdout
+        assert "1 idle" in pool(supervisor, "status").stdout
         with start(supervisor, "events", "follow", "--json", "--type", "done", "--since", "0") as events:
             assert events.stdout is not None
             assert events.stderr is not None

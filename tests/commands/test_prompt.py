@@ -67,7 +67,7 @@ SHORTENED = """\
 """
 WAITS = """\
 ! the session waits for a person's answer first; this shows what it asks:
-  pool sessions get --socket s ada
+  pool sessions show --socket s ada
 """
 ALERT = {"agent": "main", "to": "events", "text": "The disk is full.\nFree some room: " + "x" * 200, "media": []}
 MEDIA = msgspec.to_builtins([Media("/w/plot.png", "image/png", 4096)])

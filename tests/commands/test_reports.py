@@ -42,11 +42,12 @@ def test_what_a_program_says_of_its_conversation_has_columns_and_rows_where_one_
     assert "idle, refed" in rows[1]
     assert "refed" in draw(workers_table(reporting, 60), 60)
     assert "PROGRAM" not in draw(workers_table(reporting[1:], 200), 200)
-    session = {"key": "ada", "model": None, "context": REPORT["context"], "report": REPORT}
-    assert draw(session_view(session)).splitlines()[1:] == REPORTED.splitlines()
+    session = {"key": "ada", "model": None, "context": REPORT["context"], "report": REPORT, "state": "READY"}
+    assert draw(session_view(session)).splitlines()[2:] == REPORTED.splitlines()
     own = draw(session_view({**session, "model": "its-own"}))
     assert ("its-own" in own, "fake-1" in own) == (True, False)
-    assert "context  11.5k of 200k" in draw(session_view({"key": "ada", "context": REPORT["context"]})), "no worker"
+    idle = {"key": "ada", "context": REPORT["context"], "state": "READY"}
+    assert "context  11.5k of 200k" in draw(session_view(idle)), "no worker"
 
 
 DENIED = {"call_id": "c1", "decision": "deny", "session": "a", "note": "no"}

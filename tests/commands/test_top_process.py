@@ -26,7 +26,7 @@ def test_it_shows_what_goes_on_outlives_its_supervisor_and_obeys_its_keys(short_
             since = len(top.written)
             client.call("agent", {"session": "watched", "text": "ECHO:seen from the terminal"})
             top.read_until("seen from the terminal", since)
-            top.read_until("READY", since)
+            top.read_until("idle", since)
             assert not [code for code in ("\x1b[31m", "\x1b[32m", "\x1b[36m") if code in top.written]
             top.press(" ")
             top.read_until("held")

@@ -114,7 +114,7 @@ def test_sessions_that_need_somebody_come_first_then_those_at_work() -> None:
     status["gateway"]["permissions"] = a_status(asks=5)["gateway"]["permissions"][4:]
     picture.update_status(status)
     states = [(one["key"], one["state"]) for one in picture.sessions()]
-    assert states == [("s4", "PAUSED"), ("s3", "WORKING"), ("s1", "waiting"), ("s2", "failed"), ("s0", "READY")]
+    assert states == [("s4", "approval"), ("s3", "working"), ("s1", "waiting"), ("s2", "failed"), ("s0", "idle")]
 
 
 @given(
@@ -152,7 +152,7 @@ def test_everything_that_matters_is_on_the_screen(width: int, height: int, comma
     picture.update_status(a_status(workers=2, waiters=1, sessions=2, asks=1))
     picture.add_events([event("done", "s1", reason="completed", text="hi")])
     text = "\n".join(lines_of(picture, width, height, place=" --socket /s"))
-    for wanted in ("w0", "w1", "all 4 workers are busy", "s0", "PAUSED", command, "EVENTS", "wait"):
+    for wanted in ("w0", "w1", "all 4 workers are busy", "s0", "approval", command, "EVENTS", "wait"):
         assert wanted in text
     assert "space hold   held" in "\n".join(lines_of(picture, width, height, held=True))
     picture.error = "nobody listens; trying again"

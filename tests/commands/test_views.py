@@ -72,7 +72,7 @@ reset         -       -      -      0
 spawn         -       -      -      0
 turn          -       -      -      0
 
-sessions  1 active  1 failed
+sessions  1 approval  1 failed
 workers   9 spawned  2 evicted  1 crashed  1 turns stalled
 grants    120 bound
 waiters   20 enqueued  17 served  1 expired  0 refused
@@ -152,9 +152,9 @@ def test_nothing_a_stranger_chose_reaches_the_terminal_raw() -> None:
 
 
 SESSIONS = """\
-SESSION  STATE   WORKER  WAITING  ASKS  AGENT/ROLE    USED         TRANSCRIPT
-ada      PAUSED  w1            2     1  main/default  01-01 00:00  2026.jsonl
-bob      READY   -             0     -  main/default  01-01 00:00  -
+SESSION  STATE     WORKER  WAITING  ASKS  AGENT/ROLE    USED         TRANSCRIPT
+ada      approval  w1            2     1  main/default  01-01 00:00  2026.jsonl
+bob      idle      -             0     -  main/default  01-01 00:00  -
 
 asks      ada: exec ls (it is listed)
           pool approve -s ada c1"""
@@ -163,11 +163,11 @@ asks      ada: exec ls (it is listed)
 def test_a_session_is_listed_with_what_it_does_and_what_it_asks_and_waits_for() -> None:
     assert draw(sessions_view(SESSION_VIEWS, 140)) == SESSIONS
     narrow = draw(sessions_view(SESSION_VIEWS, 60)).splitlines()[0]
-    assert narrow == "SESSION  STATE   WORKER  WAITING  ASKS  AGENT/ROLE"
+    assert narrow == "SESSION  STATE     WORKER  WAITING  ASKS  AGENT/ROLE"
     waiting = {**SESSION_VIEWS[1], "state": "WORKING", "waits_for": "the pool is paused"}
     lines = draw(sessions_view([SESSION_VIEWS[0], waiting], 140)).splitlines()
     assert "WAITS FOR" in lines[0]
-    assert lines[2].startswith("bob      WAITING  -             0  the pool is paused")
+    assert lines[2].startswith("bob      waiting   -             0  the pool is paused")
 
 
 def test_a_long_key_is_shown_by_its_ends_so_that_the_table_can_be_read_in_a_pipe() -> None:
@@ -315,10 +315,10 @@ WOKEN = "standup: agent main is woken for it in session agent:main:main:main"
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "standup is begun; see: pool cron get standup"),
+        ({}, "standup is begun; see: pool cron show standup"),
         (
             {"is_waiting": True},
-            "standup waits for another job's run to end (cron.max_running); see: pool cron get standup",
+            "standup waits for another job's run to end (cron.max_running); see: pool cron show standup",
         ),
         ({"mode": "main"}, WOKEN),
         (
@@ -378,10 +378,10 @@ HISTORY: list[dict[str, Any]] = json.loads("""[
 
 
 def test_a_session_is_shown_with_what_is_known_of_it_and_its_messages_with_what_the_tools_did() -> None:
-    known = {"key": "ada", "status": "READY", "model": None, "source": {"channel": "sms", "chat_id": "a b"}}
+    known = {"key": "ada", "state": "READY", "model": None, "source": {"channel": "sms", "chat_id": "a b"}}
     shown = draw(session_view({**known, "created_at": 0.0}), 60)
     assert shown == (
-        'key         ada\nstatus      READY\nsource      channel=sms  chat_id="a b"\ncreated_at  1970-01-01 00:00:00'
+        'key         ada\nstate       idle\nsource      channel=sms  chat_id="a b"\ncreated_at  1970-01-01 00:00:00'
     )
     assert draw(history_view({"messages": HISTORY}, 60), 60).splitlines() == [
         *("user", "plain", ""),

@@ -53,7 +53,7 @@ async def test_status_is_answered_in_mid_turn(world: World) -> None:
     await _answer(world, "/model big")
     await _answer(world, "/queue followup")
     assert (await _answer(world, "/status")).splitlines() == [
-        "Session alice: READY, agent main, role default.",
+        "Session alice: idle, agent main, role default.",
         "Model: big.",
         "Queue: followup.",
         "Pool: 0 of 2 workers are busy, 0 requests wait.",
@@ -61,7 +61,7 @@ async def test_status_is_answered_in_mid_turn(world: World) -> None:
     await world.begin("hang")
     await world.begin("later")
     assert (await _answer(world, "/status")).splitlines() == [
-        "Session alice: WORKING, agent main, role default.",
+        "Session alice: working, agent main, role default.",
         "A turn runs on worker w1.",
         "1 messages wait.",
         "Model: big.",
@@ -194,7 +194,7 @@ async def test_a_command_of_a_channel_is_carried_out_once_for_each_number_and_ea
     first = await world.ask("/status", source=telegram())
     await world.begin("hang", source=telegram())
     second = await world.ask("/status", source=telegram())
-    assert ("READY" in first.text, "WORKING" in second.text) == (True, True)
+    assert ("idle" in first.text, "working" in second.text) == (True, True)
 
 
 async def test_commands_are_not_for_a_worker_that_somebody_holds_either(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from errors import UsageError
+from errors import Conflict, UsageError
 from tests.gateway.workers import GatewayWorker
 from tests.gateway.world import WholeStore, World, error_of, open_world
 
@@ -130,7 +130,7 @@ async def test_before_its_first_word_and_during_a_compaction_a_turn_takes_nothin
     await world.begin("mute")
     worker = world.launcher.running("mute")
     await world.begin("say 1")
-    with pytest.raises(UsageError, match="takes messages now"):
+    with pytest.raises(Conflict, match="takes messages now"):
         await world.call("steer", session="alice", text="now")
     worker.transport.say(
         {"event": "run_start", "data": {}}, {"event": "compaction", "data": {"phase": "start", "reason": "overflow"}}
@@ -155,7 +155,7 @@ async def test_what_a_worker_throws_away_at_the_end_of_its_run_was_never_seen(wo
 
 
 async def test_steers_of_the_method_go_into_the_turn_or_are_refused(world: World) -> None:
-    with pytest.raises(UsageError, match="send it as a run"):
+    with pytest.raises(Conflict, match="send it as a run"):
         await world.call("steer", session="alice", text="left")
     worker = await world.hanging(run="first")
     for command in ("/reset", "/status", " /stop now", "/queue followup text"):
@@ -169,7 +169,7 @@ async def test_steers_of_the_method_go_into_the_turn_or_are_refused(world: World
     await world.begin("left")
     worker.finish("went on")
     await wait_all_tasks_blocked()
-    with pytest.raises(UsageError, match="takes messages now"):  # it has ended and waits for the steer's answer
+    with pytest.raises(Conflict, match="takes messages now"):  # it has ended and waits for the steer's answer
         await world.call("steer", session="alice", text="right")
     assert (await world.run("k1").wait()).text == "went on"
 

@@ -71,7 +71,7 @@ def test_s57_every_place_that_shows_a_call_to_be_approved_shows_all_of_it(superv
     for session, (text, wanted) in calls.items():
         turn = supervisor.start("prompt", "-s", session, f"{text} TELL")
         call = wait_for_question(supervisor, session)
-        places = [("approvals", "show", "-s", session, call), ("sessions", "get", session)]
+        places = [("approvals", "show", "-s", session, call), ("sessions", "show", session)]
         shown = [supervisor.pool(*place).stdout for place in places]
         line = supervisor.pool("approvals").stdout
         assert supervisor.pool("deny", "-s", session, call).returncode == 0

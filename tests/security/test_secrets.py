@@ -100,7 +100,7 @@ def _tell_all(supervisor: Supervisor, settings: Path) -> Iterator[tuple[str, str
         "prompt": ("prompt", "-s", "a", "hello"),
         "failing to start": ("prompt", "-s", "b", "-a", "dies", "--timeout", "20s", "hello"),
         "telling why": ("prompt", "-s", "c", "-a", "tells", "--timeout", "20s", "hello"),
-        "heartbeat": ("heartbeat", "run"),
+        "heartbeat": ("heartbeats", "run"),
         "status": ("status",),
         "status as JSON": ("status", "--json"),
         "workers": ("workers", "--json"),

@@ -221,7 +221,7 @@ def test_a_steer_goes_into_the_running_turn_and_says_whether_one_took_it() -> No
     talk.answer({"status": "accepted"})
     assert talk.answered() == {"id": identity, "result": {"outcome": "injected"}}
     send(talk, text("right"), method="_session/steering")
-    talk.refuse("usage", "no turn of session acp-1 takes messages now; send it as a run", session="acp-1")
+    talk.refuse("conflict", "no turn of session acp-1 takes messages now; send it as a run", session="acp-1")
     assert talk.answered()["result"] == {"outcome": "promptRequired"}
     send(talk, text("right"), method="_session/steering")
     talk.refuse("pool_closed", "closing")

@@ -1,0 +1,57 @@
+"""Listings: filters, order, limit, and names alone."""
+
+import pytest
+
+from commands.listing import SortKey, sort_records
+from commands.workers import WORKER_STATES
+from pool.transitions import WorkerState
+from tests.commands.documents import DOCUMENT, SESSION_VIEWS, worker
+from tests.commands.fake_pool import Bench
+
+WORKERS = [
+    worker("w1", state="leased", age=5.0, rss=None),
+    worker("w2", age=9.0, rss=7, agent="ops"),
+    worker("w3", age=1.0, rss=9),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("workers -q", ["w1", "w2", "w3"]),
+        ("workers list -q --state idle", ["w2", "w3"]),
+        ("workers -q --state idle --state leased --limit 2", ["w1", "w2"]),
+        ("workers -q --agent ops", ["w2"]),
+        ("workers list -q --sort age", ["w2", "w1", "w3"]),
+        ("workers -q --sort rss", ["w3", "w2", "w1"]),
+        ("workers --sort age list -q --limit 1", ["w2"]),
+        ("ps -q --state stopping", []),
+        ("sessions -q", ["ada", "bob"]),
+        ("sessions -q --state approval", ["ada"]),
+        ("sessions list --state idle -q", ["bob"]),
+        ("sessions --state working -q", []),
+        ("ls -q --sort key --limit 1", ["ada"]),
+    ],
+)
+def test_a_listing_shows_what_is_asked_for_in_the_order_that_is_asked_for(
+    bench: Bench, words: str, names: list[str]
+) -> None:
+    bench.pool.fixed = {"workers.list": WORKERS}
+    result = bench.run(*words.split())
+    assert (result.exit_code, result.stdout.splitlines()) == (0, names), result.output
+
+
+def test_the_json_of_a_filtered_listing_has_the_same_records_as_they_came(bench: Bench) -> None:
+    assert bench.json("sessions", "--state", "idle") == SESSION_VIEWS[1:]
+    assert bench.json("workers", "--sort", "turn", "--limit", "1") == DOCUMENT["workers"][:1]
+
+
+def test_equal_records_keep_their_order_and_those_without_a_value_come_last() -> None:
+    records: list[dict[str, int | None]] = [{"n": 1, "v": None}, {"n": 2, "v": 1}, {"n": 3, "v": 1}, {"n": 4, "v": 2}]
+    key = SortKey(lambda record: record["v"], is_descending=True)
+    assert [record["n"] for record in sort_records(records, key)] == [4, 2, 3, 1]
+    assert sort_records(records, None) == records
+
+
+def test_the_states_to_filter_workers_by_are_those_that_workers_have() -> None:
+    assert set(WORKER_STATES) == set(WorkerState) - {WorkerState.DEAD}
