@@ -58,12 +58,13 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
     },
     "Automation": {
         "heartbeats": _CommandEntry("commands.autonomy", "List each agent's heartbeat; run one now."),
-        "cron": _CommandEntry("commands.autonomy", "Scheduled jobs: list, show, add, delete, run one."),
+        "cron": _CommandEntry("commands.autonomy", "Scheduled jobs: list, show, add, delete, switch, run one."),
     },
     "Observation": {
         "status": _CommandEntry("commands.status", "Show the pool: workers, waiters, profiles, latencies."),
         "top": _CommandEntry("commands.status", "Watch the pool live: workers, waiters, sessions, events."),
         "workers": _CommandEntry("commands.workers", "List the worker processes; show, stop, recycle one."),
+        "dashboard": _CommandEntry("commands.dashboard", "Print the dashboard's link with its token; open it."),
         "waiting": _CommandEntry("commands.status", "List the requests that wait for a worker, and why."),
         "logs": _CommandEntry("commands.logs", "Show the logs of workers and of the supervisor; follow them."),
         "events": _CommandEntry("commands.events", "Follow events; inject or list system events."),

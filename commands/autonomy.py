@@ -1,4 +1,4 @@
-"""``pool heartbeats``: list, run now. ``pool cron``: list, show, add, delete, run scheduled jobs."""
+"""``pool heartbeats``: list, run now. ``pool cron``: list, show, add, delete, enable, disable, run scheduled jobs."""
 
 import sys
 from typing import Any
@@ -161,6 +161,26 @@ def delete(client: ControlClient, job: str, *, as_json: bool) -> None:
     """Delete a job that was added; a run in progress ends normally."""
     deleted = client.call("cron.remove", {"id": job})
     print_answer(deleted, f"{clean(deleted['id'])} is deleted", as_json=as_json)
+
+
+@cron.command("enable")
+@_id
+@json_option
+@with_client
+def enable_job(client: ControlClient, job: str, *, as_json: bool) -> None:
+    """Have an added job run on its schedule again; times that passed while it was off are not caught up."""
+    enabled = client.call("cron.enable", {"id": job})
+    print_answer(enabled, f"{clean(enabled['id'])} is enabled: {clean(enabled['when'])}", as_json=as_json)
+
+
+@cron.command("disable")
+@_id
+@json_option
+@with_client
+def disable_job(client: ControlClient, job: str, *, as_json: bool) -> None:
+    """Keep an added job off its schedule; `pool cron run` still runs it."""
+    disabled = client.call("cron.disable", {"id": job})
+    print_answer(disabled, f"{clean(disabled['id'])} is disabled", as_json=as_json)
 
 
 @cron.command("run", short_help="Run a job now, whether it is due or not.")

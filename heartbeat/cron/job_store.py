@@ -76,9 +76,9 @@ class JobStore:
         """Raise UsageError or Conflict where a job of that name cannot be added."""
         self.reject_configured(name, "change")
         if name in self._added and not replace:
-            raise Conflict(f"there is a job {name} already; remove it, or add this one in its place (replace)")
+            raise Conflict(f"there is a job {name} already; delete it, or add this one in its place (replace)")
         if name not in self._added and len(self.jobs()) >= MAX_JOBS:
-            raise UsageError(f"there are {MAX_JOBS} jobs already, as many as are possible; remove some")
+            raise UsageError(f"there are {MAX_JOBS} jobs already, as many as are possible; delete some")
 
     def save(self, job: CronJob) -> Awaitable[None]:
         """Keep an added job; await the result until it is durable."""

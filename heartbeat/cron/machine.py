@@ -147,12 +147,14 @@ class CronMachine:
     def put(self, job: CronJob, state: JobState | None, now: float) -> list[CronAction]:
         """Add or replace a job; ``state`` is its kept state.
 
-        Another schedule resets it and disowns a running run. A kept run is resumed.
+        Another schedule resets it and disowns a running run. A kept run is resumed. What was due while off passes.
         """
         known = self._entries.get(job.id)
         kept = state if known is None else known.state
         if kept is None or kept.schedule != job.schedule:
             state = JobState(schedule=job.schedule, reached=now, history=() if kept is None else kept.history)
+        elif known is not None and job.enabled and not known.job.enabled:  # what fell due while it was off has passed
+            state = msgspec.structs.replace(kept, reached=max(_trusted_reached(kept, now), now))
         else:
             state = kept
         entry = self._entries[job.id] = _JobEntry(job, state, zone_of(job.schedule, self._local))

@@ -45,7 +45,7 @@ class CronAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CronName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``cron.remove``, ``cron.run``, ``cron.get``: one job."""
+    """``cron.get``, ``cron.remove``, ``cron.enable``, ``cron.disable``, ``cron.run``: one job."""
 
     id: Name
 

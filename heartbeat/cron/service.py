@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Iterable
 from typing import assert_never
 
+import msgspec
 import trio
 
 from errors import Conflict, PoolError, RunInterrupted, UsageError
@@ -274,9 +275,24 @@ class CronService:
     async def remove(self, params: CronName) -> CronJobView:
         """Delete an added job and return it once that is durable. Its running run finishes."""
         view = self._view(params.id)
-        self._store.reject_configured(params.id, "remove")
+        self._store.reject_configured(params.id, "delete")
         await _await_all(self._runner.perform(self._machine.remove(params.id)))
         return view
+
+    async def enable(self, params: CronName) -> CronJobView:
+        """Have an added job due by the clock again; returns once that is durable. What was due meanwhile passes."""
+        return await self._switch(params.id, enabled=True)
+
+    async def disable(self, params: CronName) -> CronJobView:
+        """Have an added job due by the clock no more; returns once that is durable. Its running run finishes."""
+        return await self._switch(params.id, enabled=False)
+
+    async def _switch(self, name: str, *, enabled: bool) -> CronJobView:
+        job = msgspec.structs.replace(self._machine.status(name).job, enabled=enabled)
+        self._store.reject_configured(name, "change")
+        kept = self._store.save(job)
+        await _await_all([kept, *self._runner.perform(self._machine.put(job, None, self._ports.wall()))])
+        return self._view(name)
 
     def run_now(self, params: CronName) -> CronJobView:
         """Run a job now, due or not.

@@ -20,7 +20,7 @@ from tests.commands.fake_pool import EVENT, EXPLANATION, HISTORY, SESSION, Bench
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "chat", "prompt", "wait", "steer", "abort", "approve"]
 COMMANDS += ["deny", "delegate", "attach", "acp", "sessions", "status", "workers", "waiting", "events", "explain"]
 COMMANDS += ["route", "approvals", "top", "heartbeats", "cron", "agents", "config", "doctor", "demo", "stress"]
-COMMANDS += ["restart", "scale", "logs", "service"]
+COMMANDS += ["restart", "scale", "logs", "service", "dashboard"]
 HEADINGS = ["Supervisor:", "Sessions:", "Automation:", "Observation:", "This machine:", "Exit codes:", "Completion:"]
 
 # --- help -----------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_closed_standard_stream_hinders_no_command(bench: Bench, closed: str) 
 # --- what is asked for, and what is printed --------------------------------------------------------------------------
 
 ANSWERS = {"heartbeat.status": AGENTS, "heartbeat.run": BEAT, "cron.list": JOBS}
-ANSWERS |= {f"cron.{name}": JOB for name in ("add", "get", "remove", "run")}
+ANSWERS |= {f"cron.{name}": JOB for name in ("add", "get", "remove", "run", "enable", "disable")}
 RELOADED = {"changed": ["pool.max", "log.level"], "needs_restart": ["data_dir"]}
 
 
@@ -233,6 +233,8 @@ CRON_JOB = {"cron": "* * * * *", "session": "alice", "delete_after_run": False, 
         ("pause", "paused\n", ("pause", {})),
         ("worker recycle w1", "worker w1 will be replaced\n", RECYCLED),
         ("heartbeat status", "night-watch", ("heartbeat.status", {})),
+        ("cron enable a", "standup is enabled: cron 0 9 * * mon-fri (Europe/Berlin)\n", ("cron.enable", {"id": "a"})),
+        ("cron disable a", "standup is disabled\n", ("cron.disable", {"id": "a"})),
         ("cron rm a", "standup is deleted\n", ("cron.remove", {"id": "a"})),
         ("cron remove a", "standup is deleted\n", ("cron.remove", {"id": "a"})),
         ("cron get a", "standup", ("cron.get", {"id": "a"})),

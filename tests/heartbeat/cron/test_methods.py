@@ -6,6 +6,7 @@ import trio
 
 from errors import Conflict, UsageError
 from heartbeat.cron.requests import CronAdd, CronList, CronName
+from heartbeat.cron.settings import JobMode
 from tests.heartbeat.cron.house import BEGIN, House, isolated, look, running
 
 HOUR = 3600.0
@@ -69,6 +70,30 @@ async def test_a_job_whose_agent_would_not_be_woken_says_so_and_is_not_run_by_ha
         view = service.run_now(JOB)
         assert (view.problem, view.heard_at) == (None, BEGIN + 300.0)
     assert len(house.spoken) == 1
+
+
+async def test_a_job_that_is_switched_off_and_on_keeps_its_history_and_catches_nothing_up(house: House) -> None:
+    async with running(house) as service:
+        await service.add(CronAdd(id="job", text="x", every="1h", mode=JobMode.ISOLATED))
+        await trio.sleep(HOUR + 1.0)
+        view = await service.disable(JOB)
+        assert (view.enabled, view.next_due, len(view.history)) == (False, None, 1)
+        await trio.sleep(5 * HOUR)
+    async with running(house) as service:
+        assert not look(service).enabled, "over a restart too"
+        view = await service.enable(JOB)
+        assert (view.enabled, view.next_due, len(view.history)) == (True, BEGIN + 7 * HOUR, 1)
+        await trio.sleep(60.0)
+        assert len(look(service).history) == 1
+
+
+async def test_a_job_of_the_settings_is_switched_there(house: House) -> None:
+    async with running(house, job=isolated()) as service:
+        for switch in (service.enable, service.disable):
+            with pytest.raises(UsageError, match=r"\[cron.jobs.job\] of the settings file; change it there"):
+                await switch(JOB)
+        with pytest.raises(UsageError, match="there is no job 'other'"):
+            await service.disable(CronName(id="other"))
 
 
 async def test_an_unknown_job_is_refused(house: House) -> None:

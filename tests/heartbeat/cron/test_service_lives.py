@@ -101,7 +101,7 @@ async def test_what_is_kept_of_jobs_that_are_gone_is_dropped(house: House) -> No
 
 async def test_a_job_of_the_settings_can_be_changed_only_there(house: House) -> None:
     async with running(house, job=isolated()) as service:
-        with pytest.raises(UsageError, match=r"\[cron\.jobs\.job\] of the settings file; remove it there"):
+        with pytest.raises(UsageError, match=r"\[cron\.jobs\.job\] of the settings file; delete it there"):
             await service.remove(JOB)
         with pytest.raises(UsageError, match="change it there"):
             await service.add(CronAdd(id="job", text="x", every="1m", replace=True))
