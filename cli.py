@@ -54,6 +54,7 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "delegate": _CommandEntry("commands.prompt", "Delegate a task to another agent and print its answer."),
         "attach": _CommandEntry("commands.attach", "Act as an agent program: its protocol on stdin and stdout."),
         "acp": _CommandEntry("commands.acp", "Act as an ACP agent that an editor starts."),
+        "processes": _CommandEntry("commands.processes", "Commands in the background: list, read, write, kill."),
         "sessions": _CommandEntry("commands.sessions", "List sessions; show, reset, delete one; its history."),
     },
     "Automation": {
@@ -113,7 +114,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first word stands for."""
         first, *rest = args
-        words = (f"{first}s",) if f"{first}s" in _ENTRIES else _SYNONYMS.get(first, (first,))
+        plural = "processes" if first == "process" else f"{first}s"
+        words = (plural,) if plural in _ENTRIES else _SYNONYMS.get(first, (first,))
         return super().resolve_command(ctx, [*words, *rest])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -11,7 +11,7 @@ from rich.live import Live
 
 from commands.autonomy_view import heartbeats_view, job_text, jobs_view
 from commands.options import print_json
-from commands.session_view import history_view, system_events_table
+from commands.session_view import history_view, processes_table, system_events_table
 from commands.tables import sessions_view, status_view, waiting_table, workers_table
 from doors.control.client import ControlClient
 from wire.terminal import clean
@@ -23,6 +23,7 @@ _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
     "waiting.list": waiting_table,
     "sessions.history": history_view,
     "events.peek": system_events_table,
+    "process": processes_table,
     "heartbeat.status": heartbeats_view,
     "cron.list": jobs_view,
     "cron.get": job_text,

@@ -1,7 +1,7 @@
-"""A session, its messages and its queued system events on the terminal. Pure: documents in, renderables out."""
+"""A session, its messages, background commands and system events on the terminal. Pure: documents in, views out."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from commands.event_text import format_fields, resumption_text
-from commands.layout import Column, TableRows, make_table
+from commands.layout import Column, TableRows, make_table, short_key
 from commands.report_text import report_rows
 from commands.session_states import listed_state
-from wire.terminal import clean, clean_stream
+from wire.terminal import clean, clean_stream, format_duration
 
 Record = dict[str, Any]
 
@@ -105,3 +105,29 @@ def system_events_table(answer: dict[str, Any], width: int) -> TableRows | Text:
         Column("ID", lambda e: clean(e["id"]), optional=2),
     ]
     return make_table(columns, answer["events"], width, empty="no system events queued")
+
+
+def processes_table(processes: Sequence[Record], width: int, now: float | None = None) -> TableRows | Text:
+    """One line a background command. ``now``: Unix time."""
+    moment = time.time() if now is None else now
+    columns = [
+        Column("PROCESS", lambda p: clean(p["id"])),
+        Column("STATE", lambda p: Text(clean(_process_state(p)), _PROCESS_STYLES.get(p["state"], ""))),
+        Column("SESSION", lambda p: short_key(p["session"]), stretches=True),
+        Column("STARTED", lambda p: f"{format_duration(max(moment - p['started_at'], 0.0))} ago", right=True),
+        Column("PID", lambda p: clean(p["pid"]), right=True, optional=1),
+        Column("COMMAND", lambda p: clean(" ".join(p["command"].split())), stretches=True),
+        Column(
+            "LAST LINE", lambda p: clean(p["tail"].rstrip().rpartition("\n")[2] or None), stretches=True, optional=2
+        ),
+    ]
+    return make_table(columns, processes, width, empty="no commands in the background")
+
+
+_PROCESS_STYLES = {"running": "green", "completed": "dim", "failed": "red"}
+
+
+def _process_state(process: Record) -> str:
+    """Of one that has failed with its exit code, or the signal that ended it."""
+    end = process.get("exit_signal") or process.get("exit_code")
+    return f"{process['state']} ({end})" if end else str(process["state"])

@@ -250,11 +250,29 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ProcessRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``process``: a session's background processes. ``params`` are the worker's own for the action."""
+    """``process``: a session's background processes. ``params`` are the worker's own for the action.
+
+    ``clear``: forget one that has ended, or all; ``remove``: kill or forget one.
+    """
 
     session: SessionKeyText
-    action: Literal["list", "poll", "log", "kill"]
+    action: Literal["list", "poll", "log", "kill", "clear", "remove"]
     params: dict[str, Any] = {}
+
+
+class ProcessWriteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``process.write``: input for a background process, which a shell executes without asking for approval.
+
+    ``data`` as it is, with ``enter`` behind it; or else ``keys`` (Enter, C-c, Up) for one that has a terminal. ``eof``:
+    its input ends with this.
+    """
+
+    session: SessionKeyText
+    id: Name
+    data: Annotated[str, msgspec.Meta(max_length=1_000_000)] = ""
+    enter: bool = False
+    keys: Annotated[list[Name], msgspec.Meta(max_length=1_000)] = []
+    eof: bool = False
 
 
 class DelegateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

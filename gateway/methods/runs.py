@@ -16,6 +16,7 @@ from gateway.requests import (
     DecideRequest,
     DelegateRequest,
     ProcessRequest,
+    ProcessWriteRequest,
     PromptRequest,
     ReleaseRequest,
     RouteRequest,
@@ -135,6 +136,16 @@ class RunMethods:
         """Look at, or end, a session's background processes."""
         session = normalize_session_key(params.session)
         return await self._gateway.ask_worker(session, "process", {**params.params, "action": params.action})
+
+    async def write_process(self, params: ProcessWriteRequest, _caller: Caller) -> Any:
+        """Give a background process input."""
+        if params.keys and (params.data or params.enter):
+            raise UsageError("input is either data or keys")
+        action = "send_keys" if params.keys else "submit" if params.enter else "write"
+        given = {"data": params.data, "keys": params.keys, "eof": params.eof}
+        wanted = {name: value for name, value in given.items() if value}
+        session = normalize_session_key(params.session)
+        return await self._gateway.ask_worker(session, "process", {"action": action, "session_id": params.id, **wanted})
 
     async def delegate(self, params: DelegateRequest, caller: Caller) -> Any:
         """Have another agent do a task."""

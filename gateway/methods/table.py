@@ -218,6 +218,7 @@ def _run_methods(gateway: Gateway, subscriptions: SubscriptionMethods, methods: 
         "ui.respond": (requests.UiRespondRequest, runs.ui_respond),
         "route": (requests.RouteRequest, runs.route),
         "process": (requests.ProcessRequest, runs.process),
+        "process.write": (requests.ProcessWriteRequest, runs.write_process),
         "delegate": (requests.DelegateRequest, runs.delegate),
         "attach.open": (requests.AttachRequest, gateway.attachments.open),
         "attach.send": (requests.SendRequest, methods.send),

@@ -139,3 +139,31 @@ def test_a_pool_of_two_with_two_endless_background_commands_still_serves_a_third
         assert "  signal SIGTERM  pid " in listed
         log = msgspec.json.encode({"action": "log", "session_id": listed.partition("  ")[0]}).decode()
         assert supervisor.prompt("alice", f"TOOL:process {log} TELL").startswith("begun\n")
+
+
+def test_a_person_lists_reads_feeds_and_kills_the_commands_of_all_sessions(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path, settings=NO_WAKES) as supervisor, supervisor.following("exec_exit") as events:
+        reader = "echo ready; while read word; do echo got $word; done"
+        for session in ("alice", "bob"):
+            supervisor.prompt(session, tool(reader, background=True, pty=True))
+        listed = msgspec.json.decode(supervisor.pool("processes", "--json").stdout)
+        assert sorted((each["session"], each["state"]) for each in listed) == [("alice", "running"), ("bob", "running")]
+        alices, bobs = (next(each["id"] for each in listed if each["session"] == name) for name in ("alice", "bob"))
+        assert "while read word" in supervisor.pool("processes").stdout
+        wrote = supervisor.pool("processes", "write", "-s", "alice", alices, "milk")
+        assert (wrote.returncode, wrote.stdout) == (0, f"Wrote 5 bytes to session {alices}.\n")
+        ended = supervisor.pool("processes", "write", "-s", "alice", alices, "--key", "C-d")
+        assert ended.returncode == 0, ended.stderr
+        assert next(events)["data"]["exit_code"] == 0
+        polled = supervisor.pool("processes", "poll", "-s", "alice", alices).stdout
+        assert ("got milk" in polled, "has ended" in polled) == (True, True)
+        assert "got milk" in supervisor.pool("processes", "log", "-s", "alice", alices).stdout, "it stays in the log"
+        late = supervisor.pool("processes", "write", "-s", "alice", alices, "more")
+        assert (late.returncode, late.stdout) == (1, "")
+        assert supervisor.pool("processes", "list", "-q").stdout == f"{bobs}\n", "of all sessions those that run"
+        killed = supervisor.pool("process", "kill", bobs)
+        assert (killed.returncode, killed.stdout) == (0, f"Killed session {bobs}.\n")
+        gone = supervisor.pool("processes", "kill", bobs)
+        assert (gone.returncode, "no session has a running command" in gone.stderr) == (2, True)
+        assert supervisor.pool("processes", "rm", "-s", "bob", bobs).returncode == 0
+        assert supervisor.pool("processes", "list", "-s", "bob", "--json").stdout == "[]\n"

@@ -20,7 +20,7 @@ from tests.commands.fake_pool import EVENT, EXPLANATION, HISTORY, SESSION, Bench
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "chat", "prompt", "wait", "steer", "abort", "approve"]
 COMMANDS += ["deny", "delegate", "attach", "acp", "sessions", "status", "workers", "waiting", "events", "explain"]
 COMMANDS += ["route", "approvals", "top", "heartbeats", "cron", "agents", "config", "doctor", "demo", "stress"]
-COMMANDS += ["restart", "scale", "logs", "service", "dashboard"]
+COMMANDS += ["restart", "scale", "logs", "service", "dashboard", "processes"]
 HEADINGS = ["Supervisor:", "Sessions:", "Automation:", "Observation:", "This machine:", "Exit codes:", "Completion:"]
 
 # --- help -----------------------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "workers.recycle": {"worker": "w1"},
     "route": {"source": {"channel": "telegram", "chat_type": "dm", "chat_id": "7", "sender_id": "7"}},
     "process": {"session": "alice", "action": "list"},
+    "process.write": {"session": "alice", "id": "p1"},
     "delegate": {"session": "alice", "agent": "ops", "task": "say it"},
     "events.inject": {"session": "alice", "text": "the door bell rang"},
     "attach.open": {"cwd": "/"},
@@ -49,6 +50,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "cron.add": {"id": "tidy", "text": "tidy up", "every": "1h"},
     "cron.get": {"id": "tidy"},
     "cron.run": {"id": "tidy"},
+    "cron.disable": {"id": "tidy"},
+    "cron.enable": {"id": "tidy"},
     "cron.remove": {"id": "tidy"},
 }
 """The least that each method needs."""
@@ -73,7 +76,8 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     "decide": [{"decision": "perhaps"}, {"note": "x" * 10_001}],
     "ui.respond": [{"confirmed": "yes"}],
     "sessions.history": [{"limit": 0}, {"limit": 1001}],
-    "process": [{"action": "feed"}, {"params": []}],
+    "process.write": [{"id": ""}, {"keys": "Enter"}, {"data": "x" * 1_000_001}],
+    "process": [{"action": "write"}, {"action": "feed"}, {"params": []}],
     "delegate": [{"mode": "later"}, {"agent": ""}, {"timeout": -0.1}],
     "events.inject": [{"kind": "gossip"}, {"text": "x" * 40_001}, {"text": None}],
     "heartbeat.run": [{"agent": ""}, {"session": ""}, {"reason": "boredom"}, {"agent": "nobody"}],
@@ -160,6 +164,7 @@ async def test_every_result_is_json(world: World) -> None:
             refused.add(method)
     assert refused <= {
         *("steer", "release", "unsubscribe", "decide", "approvals.show", "workers.recycle", "ui.respond", "process"),
+        "process.write",
         *("attach.send", "attach.end"),
     }
 

@@ -172,6 +172,20 @@ async def test_processes_are_those_of_the_sessions_own_worker_in_its_turn_and_af
     assert world.launcher.running("hang") is bobs
 
 
+async def test_input_for_a_process_is_text_with_or_without_enter_or_else_keys(world: World) -> None:
+    await world.ask("hello", "bob")
+    [worker] = world.launcher.workers
+    for given, sent in (
+        ({"data": "ls", "enter": True}, {"action": "submit", "data": "ls"}),
+        ({"data": "ls", "eof": True}, {"action": "write", "data": "ls", "eof": True}),
+        ({"keys": ["C-c"]}, {"action": "send_keys", "keys": ["C-c"]}),
+    ):
+        answer = await world.call("process.write", session="bob", id="p1", **given)
+        assert answer == {"worker": worker.id, "session_id": "p1", **sent}
+    with pytest.raises(UsageError, match="either data or keys"):
+        await world.call("process.write", session="bob", id="p1", data="x", keys=["Enter"])
+
+
 async def test_a_session_that_is_unknown_or_has_no_worker_is_an_error_and_gets_none(world: World) -> None:
     with pytest.raises(UsageError, match="there is no session 'alice'"):
         await world.call("process", session="alice", action="list")

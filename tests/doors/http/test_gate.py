@@ -80,6 +80,7 @@ ADMIN = {
     *("workers.stop", "workers.recycle", "pause", "resume", "drain", "config.get", "logs.tail", "reload", "shutdown"),
     *("logs.watch", "restart", "scale"),
     *("sessions.delete", "sessions.open", "cron.add", "cron.remove", "cron.run", "cron.enable", "cron.disable"),
+    "process.write",
 }
 
 
