@@ -119,7 +119,16 @@ def explanation_table(explanation: Record, width: int) -> Group:
     ]
     workers = make_table(columns, explanation["workers"], width, empty="no workers")
     about = _program_lines(explanation.get("seen") or {}, explanation.get("report") or {})
-    return Group(wanted, *about, Text(), workers)
+    return Group(wanted, *about, *_wait_lines(explanation.get("wait") or {}), Text(), workers)
+
+
+def _wait_lines(wait: Record) -> list[Text]:
+    """Where the session's next request stands, why, and what would have to happen."""
+    if not wait:
+        return []
+    place = f"{wait['place']} of {wait['waiting']}, " if wait["place"] else ""
+    waits = Text.assemble(("waits:  ", "yellow"), clean(f"{place}{wait['why']}"), overflow="fold")
+    return [waits, Text(clean(f"needs:  {wait['needs']}"), overflow="fold")]
 
 
 def _program_lines(seen: Record, report: Record) -> list[Text]:
@@ -199,6 +208,7 @@ def _profiles_table(profiles: Sequence[Record], width: int) -> TableRows | Text:
         Column("LIVE", lambda p: clean(p["live"]), right=True),
         Column("WARM", lambda p: f"{p['warm']}/{p.get('min', 0)}", right=True),
         Column("WAITING", lambda p: clean(p.get("waiting", 0)), right=True, optional=1),
+        Column("RESTARTS", lambda p: clean(p["restarts"]), right=True, optional=2),
         Column("BREAKER", lambda p: _state(p["breaker"], closed="green")),
         Column("LAST ERROR", lambda p: clean(p["last_error"]), stretches=True),
     ]
@@ -244,6 +254,8 @@ def _counter_lines(document: Record) -> Text:
         f"grants    {_by_name(counters['grants']) or 'none'}",
         "waiters   " + "  ".join(f"{counters[name]} {name}" for name in ("enqueued", "served", "expired", "refused")),
     ]
+    if document["waiting"]:
+        lines[-1] += f"  longest wait {format_duration(max(waiter['waited'] for waiter in document['waiting']))}"
     return Text("\n".join(clean(line) for line in lines))
 
 

@@ -68,13 +68,17 @@ class StartBudget:
     closes the breaker, but does not yet clear the window, so that a crash right after ready is found out.
     """
 
-    __slots__ = ("_failures", "_streak", "_trial", "is_proven", "last_error", "opened_until", "retry_at", "state")
+    __slots__ = (
+        *("_failures", "_streak", "_trial", "is_proven", "last_error", "losses", "opened_until", "retry_at", "state"),
+    )
 
     def __init__(self) -> None:
         self.state = BreakerState.CLOSED
         self.retry_at = float("-inf")
         self.opened_until = float("-inf")
         self.last_error: PoolError | None = None
+        self.losses = 0
+        """Workers that ended without having been stopped, in their start too."""
         self.is_proven = False
         """Whether a worker of the profile ever served a conversation."""
         self._failures: deque[float] = deque()

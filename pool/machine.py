@@ -16,7 +16,7 @@ from pool.prewarming import Prewarmer
 from pool.records import WorkerRecord
 from pool.scheduling import Scheduler
 from pool.settings import PoolSettings
-from pool.snapshot import MachineSnapshot, SessionPlacement, WorkerExplanation
+from pool.snapshot import MachineSnapshot, PoolExplanation, SessionPlacement
 from pool.spawning import Spawner
 from pool.state import PoolState, check_settings
 from pool.stimuli import Action, FailureKind, Grant, Reject, Stimulus, StopReason
@@ -162,8 +162,8 @@ class PoolMachine:
         """A frozen picture, consistent with itself."""
         return status.snapshot(self._state, now)
 
-    def explain(self, session: str | None, profile: CapabilityProfile | None = None) -> list[WorkerExplanation]:
-        """How well every worker fits ``profile``, or what ``session`` asked for last; else UsageError."""
+    def explain(self, session: str | None, profile: CapabilityProfile | None = None) -> PoolExplanation:
+        """How well every worker fits ``profile``, or what ``session`` asked for last, and its wait; or UsageError."""
         return status.explain(self._state, session, profile)
 
     def validate(self) -> None:

@@ -123,6 +123,8 @@ class ProfileSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """How many of those to keep."""
     waiting: int
     breaker: str
+    restarts: int
+    """Workers that ended without having been stopped, or never got ready, since the profile came into use."""
     retry_in: float
     """Seconds of back-off or of an open breaker that are left."""
     last_error: str | None
@@ -140,6 +142,18 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[ProfileSnapshot, ...]
 
 
+class WaitExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session's next request stands among those that wait for a worker."""
+
+    place: int
+    """1 is served first."""
+    waiting: int
+    """How many requests wait in all."""
+    why: str
+    needs: str
+    """What would have to happen before it gets a worker, in words."""
+
+
 class WorkerExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """How well one worker fits what is wanted."""
 
@@ -149,3 +163,10 @@ class WorkerExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The first thing that sets it apart, in words; empty where nothing does."""
     state: str
     session: str | None
+
+
+class PoolExplanation(NamedTuple):
+    """How well every worker fits what is wanted, and why the session waits for one; None where it does not wait."""
+
+    workers: list[WorkerExplanation]
+    wait: WaitExplanation | None

@@ -8,15 +8,18 @@ from errors import PoolError, UsageError
 from pool.records import ProfileRecord, SessionRecord, Waiter, WorkerRecord
 from pool.snapshot import (
     MachineSnapshot,
+    PoolExplanation,
     ProfileSnapshot,
     SessionPlacement,
     SessionSnapshot,
     WaiterSnapshot,
+    WaitExplanation,
     WorkerExplanation,
     WorkerSnapshot,
 )
 from pool.state import PoolState
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
+from pool.wait_needs import wait_needs
 from profiles.matching import MatchLevel, first_difference, match
 from profiles.profile import CapabilityProfile
 from wire.terminal import with_last_words
@@ -41,15 +44,25 @@ def snapshot(state: PoolState, now: float) -> MachineSnapshot:
     )
 
 
-def explain(state: PoolState, session: str | None, profile: CapabilityProfile | None) -> list[WorkerExplanation]:
+def explain(state: PoolState, session: str | None, profile: CapabilityProfile | None) -> PoolExplanation:
     """How well every worker fits ``profile``, or what ``session`` asked for last."""
     known = None if session is None else state.sessions.get(session)
     wanted = profile or (known.last_profile if known is not None else None)
     if wanted is None:
         raise UsageError(f"session {session!r} is unknown, and no profile was given to explain", session=session)
-    return [
+    workers = [
         _explanation(worker, known, wanted, is_dedicated=worker in state.dedicated) for worker in state.workers.values()
     ]
+    return PoolExplanation(workers, None if known is None else _wait_explanation(state, known))
+
+
+def _wait_explanation(state: PoolState, session: SessionRecord) -> WaitExplanation | None:
+    found = placement(state, session.key, counted=True)
+    if found.waits_for is None or found.place is None:
+        return None
+    first = min(session.waiting.values(), key=lambda waiter: waiter.rank)
+    needs = wait_needs(state, first)
+    return WaitExplanation(place=found.place, waiting=len(state.requests), why=found.waits_for, needs=needs)
 
 
 def _explanation(
@@ -179,6 +192,7 @@ def _profile(kind: ProfileRecord, now: float) -> ProfileSnapshot:
         waiting=kind.waiters,
         breaker=budget.state.value,
         retry_in=max(0.0, due - now),
+        restarts=budget.losses,
         last_error=_last_error(budget.last_error),
     )
 

@@ -304,6 +304,7 @@ class Workers:
         crashed = worker.state is not WorkerState.STOPPING
         owed = needs_restart(worker, crashed=crashed)
         self._withdraw(worker)
+        kind.budget.losses += crashed or worker.failure is not None
         if crashed:
             self._crashed(worker, error)
         self._spawner.release_claim(worker)

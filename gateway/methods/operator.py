@@ -158,13 +158,25 @@ class OperatorMethods:
             usual = self._gateway.profile_cache.parts.router.default_agent if entry is None else entry.agent
             profile = await self._gateway.profile_cache.get(params.agent or usual, params.role or "default")
         report = None if session is None else self._pool.report_of(session)
+        found = self._pool.explain(session, profile)
         return {
             "session": session,
             "profile": {"signature": profile.short, "agent": profile.agent, "role": profile.role, "cwd": profile.cwd},
             "seen": self._pool.agent_records.find(profile.agent),
             **({} if report is None else {"report": report}),
-            "workers": self._pool.explain(session, profile),
+            "workers": found.workers,
+            "wait": found.wait or self._own_wait(session),
         }
+
+    def _own_wait(self, session: str | None) -> dict[str, Any] | None:
+        """The wait of a session whose next turn does not ask for a worker yet: its lane, or its own turn, is first."""
+        lanes = self._gateway.scheduler.lanes
+        queued = 0 if session is None else lanes.depth(session)
+        if session is None or not queued:
+            return None
+        needs = lanes.why_waiting(session) or "the turn that runs in the session has to end"
+        why = f"{queued} {'message waits' if queued == 1 else 'messages wait'} in the session"
+        return {"place": None, "waiting": queued, "why": why, "needs": needs}
 
     async def pause(self, _params: EmptyRequest, _caller: Caller) -> Any:
         """Grant no more workers."""

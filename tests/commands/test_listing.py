@@ -5,7 +5,7 @@ import pytest
 from commands.listing import SortKey, sort_records
 from commands.workers import WORKER_STATES
 from pool.transitions import WorkerState
-from tests.commands.documents import DOCUMENT, SESSION_VIEWS, worker
+from tests.commands.documents import AGENTS, DOCUMENT, JOB, SESSION_VIEWS, worker
 from tests.commands.fake_pool import Bench
 
 WORKERS = [
@@ -55,3 +55,24 @@ def test_equal_records_keep_their_order_and_those_without_a_value_come_last() ->
 
 def test_the_states_to_filter_workers_by_are_those_that_workers_have() -> None:
     assert set(WORKER_STATES) == set(WorkerState) - {WorkerState.DEAD}
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        ("ls", ("sessions.list", {})),
+        ("session ls", ("sessions.list", {})),
+        ("rm a --yes", ("sessions.delete", {"session": "a"})),
+        ("ps", ("workers.list", {})),
+        ("worker recycle w1", ("workers.recycle", {"worker": "w1"})),
+        ("heartbeat status", ("heartbeat.status", {})),
+        ("sessions get ada", ("sessions.get", {"session": "ada"})),
+        ("cron get a", ("cron.get", {"id": "a"})),
+        ("cron rm a", ("cron.remove", {"id": "a"})),
+        ("cron remove a", ("cron.remove", {"id": "a"})),
+    ],
+)
+def test_short_words_and_those_of_before_mean_the_same(bench: Bench, words: str, call: tuple[str, object]) -> None:
+    bench.pool.fixed = {"heartbeat.status": AGENTS, "cron.get": JOB, "cron.remove": JOB}
+    result = bench.run(*words.split())
+    assert (result.exit_code, bench.pool.calls) == (0, [call]), result.output

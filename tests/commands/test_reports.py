@@ -6,7 +6,7 @@ import pytest
 
 from commands.event_text import resumption_text
 from commands.session_view import session_view
-from commands.tables import workers_table
+from commands.tables import explanation_table, workers_table
 from tests.commands.documents import worker
 from tests.commands.fake_pool import Bench
 from tests.commands.terminal import draw
@@ -67,3 +67,11 @@ def test_a_decision_is_printed_as_the_worker_has_taken_it(
     bench.pool.fixed = {"decide": {"decision": decided}}
     result = bench.run(*command.split())
     assert (result.stdout, bench.pool.calls) == (words, [("decide", params)]), result.output
+
+
+@pytest.mark.parametrize(("place", "shown"), [(2, "2 of 3, the pool is full"), (None, "the pool is full")])
+def test_an_explanation_says_where_a_waiting_session_stands_and_what_it_needs(place: int | None, shown: str) -> None:
+    wait = {"place": place, "waiting": 3, "why": "the pool is full", "needs": "a turn has to end in bob"}
+    profile = {"signature": "a1b2c3d4", "agent": "main", "role": "reviewer", "cwd": "/"}
+    lines = draw(explanation_table({"profile": profile, "workers": [], "wait": wait}, 60)).splitlines()
+    assert lines[1:3] == [f"waits:  {shown}", "needs:  a turn has to end in bob"]

@@ -63,8 +63,8 @@ w2      100001  suspended, 3 stray lines  -           -     12  1h02m  96 MiB
 #  REQUEST  SESSION  PRIORITY  WAITED  WHY
 1  r1       grace         6.5   4.6 s  all 4 workers are busy
 
-PROFILE   AGENT/ROLE    LIVE  WARM  WAITING  BREAKER  LAST ERROR
-a1b2c3d4  main/default     3   1/1        1  open     boom
+PROFILE   AGENT/ROLE    LIVE  WARM  WAITING  RESTARTS  BREAKER  LAST ERROR
+a1b2c3d4  main/default     3   1/1        1         2  open     boom
 
 LATENCY     P50     P99    MAX  COUNT
 acquire  0.4 ms  120 ms  3.2 s      3
@@ -75,7 +75,7 @@ turn          -       -      -      0
 sessions  1 approval  1 failed
 workers   9 spawned  2 evicted  1 crashed  1 turns stalled
 grants    120 bound
-waiters   20 enqueued  17 served  1 expired  0 refused
+waiters   20 enqueued  17 served  1 expired  0 refused  longest wait 4.6 s
 orphans   cgroup: nothing survives
 runs      3 live  1 waiting  lane cron 1/1, 4 waiting
 hold      ada  worker w3 for 1m01s  by uid:7

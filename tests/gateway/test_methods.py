@@ -242,6 +242,12 @@ async def test_explain_is_for_a_session_or_for_an_agent(world: World) -> None:
     other = await world.call("explain", session="alice", agent="main")
     assert (other["profile"]["agent"], other["profile"]["role"]) == ("main", "default")
     assert "writer" in other["workers"][0]["difference"]
+    assert own["wait"] is None
+    await world.begin("hang")
+    await world.begin("next", queue="followup")
+    behind = (await world.call("explain", session="alice"))["wait"]
+    assert (behind["place"], behind["why"]) == (None, "1 message waits in the session")
+    assert behind["needs"] == "the turn that runs in the session has to end"
     unknown = await world.call("explain", session="bob")
     assert (unknown["session"], unknown["profile"]["agent"]) == ("bob", "main")
     assert await world.call("reload") == {"reloaded": True}

@@ -274,13 +274,50 @@ def test_the_snapshot_counts_what_happened_and_what_is_kept_warm() -> None:
     assert warm == {A.short: (1, 2), B.short: (1, 1)}
 
 
+@pytest.mark.parametrize(
+    ("story", "session", "place", "needs"),
+    [
+        ("pool max=1; hold r1 one; ask r2 two; ask r3 three priority=10", "two", 2, "in one, or pool.max (1) has to"),
+        ("pool max=1; hold r1 one; ask r2 two; ask r3 three priority=10", "three", 1, "in one, or pool.max (1) has to"),
+        ("pool max=9; ask r1 one", "one", 1, "the worker that is on its way has to be ready"),
+        ("pool max=9; hold r1 one; pause; ask r2 two", "two", 1, "`pool resume` has to be given"),
+        ("pool max=9; hold r1 one; ask r2 one b", "one", 1, "what uses worker w1 in this session has to end"),
+        ("pool max=2 reserve=1; hold r1 one; ask r2 two", "two", 1, "has to end in one, or a request of higher"),
+        ("pool max=9 max_per_agent=1; hold r1 one; ask r2 two", "two", 1, "in one, or the limit of agent main has"),
+        ("pool max=9 max_per_profile=1; hold r1 one; ask r2 two", "two", 1, "in one, or the next attempt to start"),
+        ("pool max=9 spawn_burst=1; ask r1 one; ask r2 two b", "two", 2, "100 workers a second are started"),
+    ],
+)
+def test_explain_says_where_a_waiting_request_stands_and_what_would_have_to_happen(
+    story: str, session: str, place: int, needs: str
+) -> None:
+    wait = play(story).world.machine.explain(session).wait
+    assert wait is not None
+    assert (wait.place, needs in wait.needs) == (place, True), wait
+
+
+def test_explain_names_some_of_many_sessions_and_has_no_wait_where_none_waits() -> None:
+    holds = "; ".join(f"hold r{number} s{number}" for number in range(5))
+    machine = play(f"pool max=5; {holds}; ask r9 last").world.machine
+    wait = machine.explain("last").wait
+    assert wait is not None
+    assert "in one of s0, s1, s2 or 2 more, or pool.max (5)" in wait.needs
+    assert machine.explain("s1").wait is None
+
+
+def test_restarts_count_the_workers_that_ended_by_themselves() -> None:
+    machine = play("pool min=1 max=2; hold r1 s; exit w1; settle; hold r2 t; stop w2").world.machine
+    profiles = {each.profile: each.restarts for each in machine.snapshot(0.0).profiles}
+    assert profiles == {A.short: 1}
+
+
 def test_explain_says_for_every_worker_how_well_it_fits() -> None:
     world = play("hold r1 s; hold r2 t a/large; hold r3 u b").world
-    found = {each.worker: each for each in world.machine.explain("s")}
+    found = {each.worker: each for each in world.machine.explain("s").workers}
     assert [found[name].level for name in ("w1", "w2", "w3")] == ["bound", "hard", "none"]
     assert found["w1"].difference == ""
     assert "model" in found["w2"].difference
     assert "cwd" in found["w3"].difference
-    assert [each.level for each in world.machine.explain(None, B)] == ["none", "none", "exact"]
+    assert [each.level for each in world.machine.explain(None, B).workers] == ["none", "none", "exact"]
     with pytest.raises(UsageError, match="unknown"):
         world.machine.explain("nobody")
