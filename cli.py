@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 import sys
 import traceback
 from contextlib import suppress
@@ -133,6 +134,12 @@ class Commands(click.Group):
         for heading, entries in _SECTIONS.items():
             with formatter.section(heading):
                 formatter.write_dl([(f"{name:{widest}}", entry.help) for name, entry in entries.items()])
+
+    def _main_shell_completion(self, *args: Any, **kwargs: Any) -> None:
+        """Have the shells of ``commands.completion`` answer, where one asks."""
+        if "_POOL_COMPLETE" in os.environ:
+            import_module("commands.completion").register_shells()
+        super()._main_shell_completion(*args, **kwargs)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Parse the arguments; ``--help`` and ``--version`` print here, and that may fail."""

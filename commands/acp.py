@@ -20,6 +20,7 @@ from typing import NoReturn
 import click
 import msgspec
 
+from commands.completion import complete_agents, complete_roles, complete_sessions
 from commands.options import connection_options, find_socket
 from commands.poll_loop import READABLE, PollSet, write_available
 from doors.acp.jsonrpc import EditorFramer
@@ -31,9 +32,16 @@ from wire.version import VERSION
 
 
 @click.command()
-@click.option("--agent", metavar="NAME", help="Agent definition of new sessions (default: main).")
-@click.option("--role", metavar="NAME", help="Role of new sessions (default: default).")
-@click.option("--session", metavar="KEY", help="The first new session gets this key, or is this session.")
+@click.option(
+    "--agent", metavar="NAME", shell_complete=complete_agents, help="Agent definition of new sessions (default: main)."
+)
+@click.option("--role", metavar="NAME", shell_complete=complete_roles, help="Role of new sessions (default: default).")
+@click.option(
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="The first new session gets this key, or is this session.",
+)
 @connection_options
 def acp(socket: str | None, config: str | None, data_dir: str | None, **options: str | None) -> None:
     """Act as an ACP agent on stdin and stdout, for an editor that starts it.

@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from commands.completion import complete_calls, complete_sessions
 from commands.event_text import approve_command, deny_command, option_notes, reason_text, show_command
 from commands.groups import CommandGroup
 from commands.layout import approval_lines, page_texts, short_key
@@ -45,8 +46,14 @@ def list_approvals(client: ControlClient, *, as_json: bool) -> None:
 
 
 @approvals.command("show")
-@click.argument("call_id", metavar="CALL")
-@click.option("-s", "--session", metavar="KEY", help="The call's session, if the id is ambiguous.")
+@click.argument("call_id", metavar="CALL", shell_complete=complete_calls)
+@click.option(
+    "-s",
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="The call's session, if the id is ambiguous.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, a page a line.")
 @with_client
 def show(client: ControlClient, call_id: str, session: str | None, *, as_json: bool) -> None:

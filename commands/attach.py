@@ -21,6 +21,7 @@ import click
 import msgspec
 
 from commands.attach_lines import AttachEnded, AttachMessage, StderrWriter, encode_send, read_message
+from commands.completion import complete_agents, complete_roles, complete_sessions
 from commands.options import connection_options, find_socket, working_directory
 from commands.poll_loop import READABLE, PollSet, write_available
 from doors.control.client_socket import MessageReader, connect, decode_with, encode_request
@@ -30,9 +31,14 @@ from wire.framing import LineFramer
 
 @click.command(context_settings={"ignore_unknown_options": True})  # unknown options are the agent's
 @click.option("--mode", type=click.Choice(["rpc"]), required=True, help="The agent's mode; only rpc is supported.")
-@click.option("--session", metavar="KEY", help="A session's key, id or transcript (default: a new session).")
-@click.option("--agent", metavar="NAME", help="Agent definition (default: main).")
-@click.option("--role", metavar="NAME", help="Role (default: default).")
+@click.option(
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="A session's key, id or transcript (default: a new session).",
+)
+@click.option("--agent", metavar="NAME", shell_complete=complete_agents, help="Agent definition (default: main).")
+@click.option("--role", metavar="NAME", shell_complete=complete_roles, help="Role (default: default).")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[AGENT FLAGS]...")
 @connection_options
 def attach(

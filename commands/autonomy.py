@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from commands.autonomy_view import beat_text, job_started_text
+from commands.completion import complete_agents, complete_jobs, complete_sessions
 from commands.groups import CommandGroup
 from commands.options import connection_options, json_option, print_answer, print_json, with_client
 from commands.output import open_console, show_result
@@ -47,8 +48,14 @@ def list_heartbeats(client: ControlClient, *, as_json: bool) -> None:
 
 
 @heartbeats.command("run", short_help="Run an agent's heartbeat now, and wait.")
-@click.argument("agent", required=False)
-@click.option("-s", "--session", metavar="KEY", help="In this session instead of the agent's own.")
+@click.argument("agent", required=False, shell_complete=complete_agents)
+@click.option(
+    "-s",
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="In this session instead of the agent's own.",
+)
 @json_option
 @with_client
 @click.pass_context
@@ -77,7 +84,7 @@ Examples:
     "Prepare the stand-up."
   pool cron add --id standup --cron "30 9 * * mon-fri" --replace - < job.txt"""
 
-_id = click.argument("job", metavar="JOB")
+_id = click.argument("job", metavar="JOB", shell_complete=complete_jobs)
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
@@ -119,8 +126,16 @@ def show_job(client: ControlClient, job: str, *, as_json: bool) -> None:
 @click.option("--every", metavar="SPAN", help="Interval: 30m, 2h, 1d.")
 @click.option("--at", metavar="TIME", help="Once: 2031-05-01T08:00, or a span from now: 20m.")
 @click.option("--tz", metavar="ZONE", help="Time zone of --cron and --at (default: this machine's).")
-@click.option("--agent", metavar="NAME", help="The agent (default: router.default_agent).")
-@click.option("-s", "--session", metavar="KEY", help="The job's session (default: the agent's own).")
+@click.option(
+    "--agent", metavar="NAME", shell_complete=complete_agents, help="The agent (default: router.default_agent)."
+)
+@click.option(
+    "-s",
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="The job's session (default: the agent's own).",
+)
 @click.option("--isolated", is_flag=True, help="Run in a session of its own and deliver the answer.")
 @click.option(
     "--to", "delivery", metavar="TARGET", help="Isolated: receiver of the answer: last, none, webhook:NAME, ..."

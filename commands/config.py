@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from commands.completion import complete_setting_keys
 from commands.groups import CommandGroup
 from commands.options import config_option, json_option, load_with_flags, print_json, working_directory
 from settings.config_file import check_config, init_config, set_config, show_config
@@ -55,7 +56,7 @@ def show(config: str | None, *, as_json: bool) -> None:
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
-@click.argument("key")
+@click.argument("key", shell_complete=complete_setting_keys)
 @click.argument("value")
 @config_option
 def set_value(config: str | None, key: str, value: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import click
 import msgspec
 
+from commands.completion import complete_sessions
 from commands.event_lines import open_events_view
 from commands.groups import CommandGroup
 from commands.options import connection_flags, current_command, json_option, print_answer, session_option, with_client
@@ -26,7 +27,7 @@ def events() -> None:
 
 
 @events.command("follow")
-@click.option("-s", "--session", metavar="KEY", help="Events of this session.")
+@click.option("-s", "--session", metavar="KEY", shell_complete=complete_sessions, help="Events of this session.")
 @click.option(
     "--channel",
     "channels",

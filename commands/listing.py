@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from commands.completion import complete_agents
 from commands.options import inherited_option
 
 Record = dict[str, Any]
@@ -33,7 +34,9 @@ def listing_options(states: Sequence[str], sort_keys: Mapping[str, SortKey]) -> 
         inherited_option(
             "--state", "states", multiple=True, type=click.Choice(states), help="In this state (repeatable)."
         ),
-        inherited_option("-a", "--agent", metavar="NAME", help="Of this agent definition."),
+        inherited_option(
+            "-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="Of this agent definition."
+        ),
         inherited_option("--sort", type=click.Choice(list(sort_keys)), help="Largest, latest or first name first."),
         inherited_option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N only."),
         inherited_option("-q", "--quiet", is_flag=True, help="Names only, one a line."),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from commands.completion import complete_sessions
 from errors import UsageError
 from wire.units import Seconds
 
@@ -72,7 +73,9 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-session_option = click.option("-s", "--session", required=True, metavar="KEY", help="The session.")
+session_option = click.option(
+    "-s", "--session", required=True, metavar="KEY", shell_complete=complete_sessions, help="The session."
+)
 
 
 config_option = click.option(

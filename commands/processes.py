@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from commands.completion import complete_processes, complete_sessions
 from commands.groups import CommandGroup
 from commands.options import as_seconds, connection_options, json_option, print_json, with_client
 from commands.prompt import read_text
@@ -16,9 +17,13 @@ from wire.terminal import clean, clean_stream
 Record = dict[str, Any]
 
 _optional_session = click.option(
-    "-s", "--session", metavar="KEY", help="Its session (default: that of the running command with this id)."
+    "-s",
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="Its session (default: that of the running command with this id).",
 )
-_process_id = click.argument("process_id", metavar="ID")
+_process_id = click.argument("process_id", metavar="ID", shell_complete=complete_processes)
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
@@ -32,7 +37,13 @@ def processes(ctx: click.Context, /, **options: Any) -> None:
 
 
 @processes.command("list")
-@click.option("-s", "--session", metavar="KEY", help="Of this session, those that have ended lately too.")
+@click.option(
+    "-s",
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="Of this session, those that have ended lately too.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Ids only, one a line.")
 @json_option
 @with_client

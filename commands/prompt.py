@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from commands.completion import complete_agents, complete_calls, complete_roles, complete_sessions
 from commands.event_text import command_line, resumption_text, show_command
 from commands.options import (
     as_seconds,
@@ -40,9 +41,18 @@ from wire.messages import QueueMode, omit_none
 from wire.traceparent import TraceParent
 
 _run_options = (
-    click.option("-s", "--session", required=True, metavar="KEY", help="The session; created if it does not exist."),
-    click.option("-a", "--agent", metavar="NAME", help="Agent definition (default: main)."),
-    click.option("-r", "--role", metavar="NAME", help="Role (default: default)."),
+    click.option(
+        "-s",
+        "--session",
+        required=True,
+        metavar="KEY",
+        shell_complete=complete_sessions,
+        help="The session; created if it does not exist.",
+    ),
+    click.option(
+        "-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="Agent definition (default: main)."
+    ),
+    click.option("-r", "--role", metavar="NAME", shell_complete=complete_roles, help="Role (default: default)."),
     click.option(
         "--priority",
         type=click.IntRange(-1000, 1000),
@@ -98,7 +108,13 @@ def prompt(client: ControlClient, text: str, *, detach: bool, thinking: bool, as
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("-s", "--session", metavar="KEY", help="The run's session, if the id is ambiguous.")
+@click.option(
+    "-s",
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="The run's session, if the id is ambiguous.",
+)
 @click.option("--timeout", callback=as_seconds, metavar="TIME", help="Stop waiting after this; 0 checks once.")
 @json_option
 @with_client
@@ -135,8 +151,14 @@ _answer_option = click.option(
 
 
 @click.command()
-@click.argument("call_id", metavar="CALL")
-@click.option("-s", "--session", metavar="KEY", help="The call's session, if the id is ambiguous.")
+@click.argument("call_id", metavar="CALL", shell_complete=complete_calls)
+@click.option(
+    "-s",
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="The call's session, if the id is ambiguous.",
+)
 @click.option("--note", metavar="TEXT", help="Note for the agent.")
 @_answer_option
 @click.option("--seen", metavar="WORD", help="From the end of `pool approvals show CALL`, for a long call.")
@@ -147,8 +169,14 @@ def approve(client: ControlClient, call_id: str, session: str | None, **options:
 
 
 @click.command()
-@click.argument("call_id", metavar="CALL")
-@click.option("-s", "--session", metavar="KEY", help="The call's session, if the id is ambiguous.")
+@click.argument("call_id", metavar="CALL", shell_complete=complete_calls)
+@click.option(
+    "-s",
+    "--session",
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="The call's session, if the id is ambiguous.",
+)
 @click.option("--note", metavar="TEXT", help="Reason, for the agent.")
 @_answer_option
 @with_client
@@ -190,7 +218,9 @@ def _decide(
 
 @click.command()
 @session_option
-@click.option("-a", "--agent", required=True, metavar="NAME", help="The agent for the task.")
+@click.option(
+    "-a", "--agent", required=True, metavar="NAME", shell_complete=complete_agents, help="The agent for the task."
+)
 @click.option("--detach", is_flag=True, help="Do not wait; the session receives the outcome.")
 @click.option(
     "--timeout", callback=as_seconds, metavar="TIME", help="Limit for the task (agents.defaults.timeout_seconds)."

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from commands.approvals import show_session
+from commands.completion import complete_sessions
 from commands.groups import CommandGroup
 from commands.listing import ListingOptions, SortKey, choose_records, listing_options
 from commands.options import confirm, connection_flags, connection_options, json_option, with_client
@@ -24,7 +25,7 @@ SESSION_SORT_KEYS = {
     "state": SortKey(listed_state),
 }
 _with_listing_options = listing_options(SESSION_STATES, SESSION_SORT_KEYS)
-_key = click.argument("key", metavar="KEY")
+_key = click.argument("key", metavar="KEY", shell_complete=complete_sessions)
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)

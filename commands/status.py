@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from commands.completion import complete_agents, complete_roles, complete_sessions
 from commands.options import connection_flags, json_option, print_json, with_client
 from doors.control.client import ControlClient
 from errors import UsageError
@@ -54,9 +55,9 @@ def waiting(client: ControlClient, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("-s", "--session", metavar="KEY", help="For this session.")
-@click.option("-a", "--agent", metavar="NAME", help="For this agent definition.")
-@click.option("-r", "--role", metavar="NAME", help="In this role.")
+@click.option("-s", "--session", metavar="KEY", shell_complete=complete_sessions, help="For this session.")
+@click.option("-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="For this agent definition.")
+@click.option("-r", "--role", metavar="NAME", shell_complete=complete_roles, help="In this role.")
 @json_option
 @with_client
 def explain(client: ControlClient, *, as_json: bool, **params: str | None) -> None:

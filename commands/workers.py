@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from commands.completion import complete_workers
 from commands.groups import CommandGroup
 from commands.listing import ListingOptions, SortKey, choose_records, listing_options
 from commands.options import connection_options, json_option, print_json, with_client
@@ -22,7 +23,7 @@ WORKER_SORT_KEYS = {
     "agent": SortKey(lambda worker: worker["agent"]),
 }
 _with_listing_options = listing_options(WORKER_STATES, WORKER_SORT_KEYS)
-_worker_id = click.argument("worker_id", metavar="ID")
+_worker_id = click.argument("worker_id", metavar="ID", shell_complete=complete_workers)
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
