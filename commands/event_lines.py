@@ -45,6 +45,10 @@ class _PartialLine(NamedTuple):
     text: str
 
 
+_TimedLine = tuple[float, str]
+"""The Unix time that a line shows, and the line."""
+
+
 class EventFormatter:
     """Turns batches of envelopes into lines. Of each session it keeps at most one unfinished line of text."""
 
@@ -63,19 +67,29 @@ class EventFormatter:
 
     def feed(self, events: Iterable[EventEnvelope]) -> list[str]:
         """The lines that these events complete, in order."""
-        lines: list[str] = []
+        return [line for _, line in self._feed(events)]
+
+    def lines_by_time(self, events: Iterable[EventEnvelope]) -> list[str]:
+        """The lines of all these events, unfinished ones too, in the order of the times that they show."""
+        timed = [*self._feed(events)]
+        timed += [line for session in list(self._partial_lines) for line in self._end_text(session)]
+        return [line for _, line in sorted(timed, key=lambda timed_line: timed_line[0])]
+
+    def _feed(self, events: Iterable[EventEnvelope]) -> Iterator[_TimedLine]:
         for event in events:
             before = self._partial_lines.get(event.session)
             if before is not None and not _continues(before.first, event):
-                lines += self._end_text(event.session)
-            lines += self._add_text(event) if event.type in TEXT_KINDS else self._describe(event)
-        return lines
+                yield from self._end_text(event.session)
+            if event.type in TEXT_KINDS:
+                yield from self._add_text(event)
+            else:
+                yield from ((event.ts, line) for line in self._describe(event))
 
     def flush(self) -> list[str]:
         """The unfinished lines, as they are."""
-        return [line for session in list(self._partial_lines) for line in self._end_text(session)]
+        return [line for session in list(self._partial_lines) for _, line in self._end_text(session)]
 
-    def _add_text(self, event: EventEnvelope) -> list[str]:
+    def _add_text(self, event: EventEnvelope) -> list[_TimedLine]:
         before = self._partial_lines.pop(event.session, None)
         first = event if before is None else before.first
         text = event_text(event)
@@ -86,11 +100,11 @@ class EventFormatter:
             first = event
         if rest:
             self._partial_lines[event.session] = _PartialLine(first, rest)
-        return [self._line(event, line) for line in full]
+        return [(event.ts, self._line(event, line)) for line in full]
 
-    def _end_text(self, session: str) -> list[str]:
+    def _end_text(self, session: str) -> list[_TimedLine]:
         first, text = self._partial_lines.pop(session)
-        return [self._line(first, text)] if text.strip() else []
+        return [(first.ts, self._line(first, text))] if text.strip() else []
 
     def _describe(self, event: EventEnvelope) -> list[str]:
         essential, *commands = describe_event(event, self._connection_flags)

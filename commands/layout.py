@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 
 from commands.event_text import approve_command, call_text, reason_text, show_command
@@ -16,6 +17,7 @@ from wire.terminal import clean, display_width
 UNBOUNDED = 10_000
 _GAP = 2
 _MIN_STRETCHED = 12
+_INVERTED = Style(reverse=True)
 
 
 class Column(NamedTuple):
@@ -39,6 +41,8 @@ class TableRows:
         self, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], widths: Mapping[int, int]
     ) -> None:
         """``widths`` in characters of the columns to show, by index."""
+        self.selected: int | None = None
+        """The record that is shown inverted."""
         self._rows: list[Sequence[str | Text]] = [[Text(column.heading, "bold") for column in columns], *rows]
         self._columns = [(index, width, columns[index].right) for index, width in widths.items()]
 
@@ -49,12 +53,18 @@ class TableRows:
 
     def __rich_console__(self, console: Console, _options: ConsoleOptions) -> Iterator[Segment]:
         gap = Segment(" " * _GAP)
-        for row in self._rows:
-            for number, (index, width, right) in enumerate(self._columns):
-                if number:
-                    yield gap
-                yield from _draw(row[index], width, console, right=right)
+        for line, row in enumerate(self._rows):
+            if self.selected is not None and line == self.selected + 1:
+                yield from Segment.apply_style(self._draw_row(row, gap, console), post_style=_INVERTED)
+            else:
+                yield from self._draw_row(row, gap, console)
             yield Segment.line()
+
+    def _draw_row(self, row: Sequence[str | Text], gap: Segment, console: Console) -> Iterator[Segment]:
+        for number, (index, width, right) in enumerate(self._columns):
+            if number:
+                yield gap
+            yield from _draw(row[index], width, console, right=right)
 
 
 def make_table(

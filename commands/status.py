@@ -37,7 +37,8 @@ def status(client: ControlClient, *, watch: bool, as_json: bool) -> None:
 def top(client: ControlClient) -> None:
     """Watch the pool live: workers, waiters, sessions with their last lines, events, latencies.
 
-    q quits, space holds the screen.
+    Arrows select, tab changes between sessions and workers, s sorts, / filters, enter opens a session, a approves its
+    call, r replaces its worker at the next turn boundary; space holds the screen, q quits.
     """
     from commands.top import run_top
 

@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.live import Live
 
 from commands.events import EventFollower
+from commands.top_controls import TopControls, Wish
 from commands.top_view import TopModel, draw
 from doors.control.client import ControlClient, read_envelopes
-from errors import PoolError, UsageError
+from errors import NoSupervisor, PoolError, UsageError
 from wire.terminal import can_style, wants_styles
 
 _MAX_KEY_BYTES = 64
@@ -120,12 +121,14 @@ class _Loop:
         self._model = picture
         self._lock = lock
         self._live = live
+        self._controls = TopControls()
+        self._history: dict[str, Any] | None = None
         self._draw_options: dict[str, Any] = {
             "is_coloured": is_coloured,
             "ascii_only": not live.console.encoding.startswith("utf"),
             "place": place,
+            "controls": self._controls,
         }
-        self._held = False
         self._polled_at = -_STATUS_SECONDS
 
     def run(self) -> None:
@@ -133,17 +136,42 @@ class _Loop:
         try:
             self._draw()
             while not self._handle_keys(wait_for_key(sys.stdin.fileno(), _REDRAW_SECONDS)):
-                if not self._held:
+                if not self._controls.held:
                     self._refresh_status()
                     self._draw()
         except EOFError:
             return
 
     def _handle_keys(self, keys: str) -> bool:
-        if keys.count(" ") % 2:
-            self._held = not self._held
-            self._draw()
-        return "q" in keys.lower()
+        """Do what they ask for; whether that is the end."""
+        if not keys:
+            return False
+        model = self._model
+        with self._lock:
+            sessions, workers = model.sessions(), model.workers()
+        asked = (model.status or {})["gateway"]["permissions"]
+        columns = self._live.console.size.width
+        for wish in self._controls.press(keys, sessions=sessions, workers=workers, asked=asked, columns=columns):
+            if wish.method == "quit":
+                return True
+            self._fulfil(wish)
+        self._draw()
+        return False
+
+    def _fulfil(self, wish: Wish) -> None:
+        """Ask the supervisor; what it refuses is said in the last line."""
+        try:
+            self._client = self._client or ControlClient(self._path)
+            answer = self._client.call(wish.method, wish.params)
+        except PoolError as exc:
+            self._controls.message, answer = exc.message, None
+            if isinstance(exc, NoSupervisor):
+                self._disconnect(exc)
+        if wish.method == "sessions.history":
+            self._history = answer
+        elif answer is not None:
+            worker = wish.params.get("worker")
+            self._controls.message = f"worker {worker} will be replaced" if worker else "approved"
 
     def _refresh_status(self) -> None:
         if time.monotonic() - self._polled_at < _STATUS_SECONDS:
@@ -168,5 +196,5 @@ class _Loop:
     def _draw(self) -> None:
         width, height = self._live.console.size
         with self._lock:
-            screen = draw(self._model, width, height, now=time.time(), held=self._held, **self._draw_options)
+            screen = draw(self._model, width, height, history=self._history, now=time.time(), **self._draw_options)
         self._live.update(screen, refresh=True)

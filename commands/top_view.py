@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -12,7 +12,9 @@ from commands.event_lines import EventFormatter, shorten
 from commands.event_text import describe_event, event_data, event_text
 from commands.layout import Column, TableRows, approval_lines, make_table, short_key
 from commands.session_states import STATE_STYLES, states_in_status
+from commands.session_view import history_view
 from commands.tables import waiting_table, workers_table
+from commands.top_controls import Pane, TopControls
 from wire.events import TEXT_KINDS, display_of
 from wire.messages import EventEnvelope
 from wire.sparkline import TimeSeries, sparkline
@@ -131,7 +133,8 @@ _MIN_TABLE_LINES = 4
 _WIDE = 150
 _OTHER_COLUMNS_WIDTH = 46
 """Columns that a session's line leaves to the others of its row, at least."""
-_KEYS = "q quit   space hold"
+_KEYS = "q quit  space hold  tab pane  s sort  / filter  enter open  a approve  r recycle"
+_SHORT_KEYS = "q quit  tab  s sort  / find  enter  a approve  r recycle"
 
 Lines = list[RenderableType]
 
@@ -144,6 +147,7 @@ class _DrawContext(NamedTuple):
     is_coloured: bool
     ascii_only: bool
     connection_flags: str
+    controls: TopControls
 
 
 def draw(
@@ -152,26 +156,63 @@ def draw(
     height: int,
     *,
     now: float,
-    held: bool = False,
+    controls: TopControls | None = None,
+    history: Record | None = None,
     is_coloured: bool = True,
     ascii_only: bool = False,
     place: str = "",
 ) -> RenderableType:
-    """The whole screen, at most ``height`` lines. ``now``: Unix time. ``held``: it says that it does not move.
+    """The whole screen, at most ``height`` lines. ``now``: Unix time. ``controls``: what the keys have set.
 
-    ``place``: the options by which shown commands find the supervisor.
+    ``history``: the messages of the opened session. ``place``: the options by which shown commands find the supervisor.
     """
     if width < LEAST_COLUMNS or height < LEAST_LINES:
         return Text(f"pool top needs {LEAST_COLUMNS} columns and {LEAST_LINES} lines; q quits", "yellow")
-    frame = _DrawContext(picture, now, is_coloured, ascii_only, connection_flags=place)
-    foot = Text.assemble((_KEYS, "dim"), ("   held" if held else "", "yellow"))
+    controls = controls or TopControls()
+    frame = _DrawContext(picture, now, is_coloured, ascii_only, connection_flags=place, controls=controls)
+    foot = _foot(controls, width)
     if picture.status is None:
         return Group(Text("pool", "bold"), Text(picture.error or "asking the supervisor", "yellow"), foot)
     head = _head(frame, width)
     room = height - len(head) - 1
+    if controls.opened is not None:
+        return Group(*head, *_opened(controls, history, width, room), foot)
     asked = _approval_lines(frame, width, room)
     body = (_wide if width >= _WIDE else _narrow)(frame, width, room - len(asked))
     return Group(*head, *asked, body, foot)
+
+
+def _foot(controls: TopControls, width: int) -> Text:
+    """One line: the question or what was said last, else the keys and what they have set."""
+    if controls.question is not None:
+        return Text(controls.question.text, "bold yellow", no_wrap=True, overflow="ellipsis")
+    if controls.message:
+        return Text(clean(controls.message), "yellow", no_wrap=True, overflow="ellipsis")
+    parts = ["held"] if controls.held else []
+    if controls.is_typing or controls.filter:
+        parts.append(f"filter: {controls.filter}{'_' if controls.is_typing else ''}")
+    if controls.sorted_by is not None:
+        parts.append(f"{controls.pane} by {controls.sorted_by}")
+    keys = "q quit  up/down scroll  esc back" if controls.opened else _KEYS if width > len(_KEYS) else _SHORT_KEYS
+    said = "  ".join(parts)
+    line = Text(keys, "dim", no_wrap=True, overflow="ellipsis")
+    line.truncate(width - (len(said) + 2 if said else 0), overflow="ellipsis")
+    return Text.assemble(line, (f"  {said}" if said else "", "yellow"), no_wrap=True, overflow="ellipsis")
+
+
+def _opened(controls: TopControls, history: Record | None, width: int, room: int) -> Lines:
+    """The end of a session's messages, or what lies ``scrolled`` lines above it."""
+    title = Text(f"SESSION {short_key(controls.opened)}", "bold", no_wrap=True, overflow="ellipsis")
+    if history is None:
+        return [title, Text("its messages cannot be read", "yellow"), *(Text() for _ in range(room - 2))]
+    console = Console(width=width, color_system=None, legacy_windows=False)
+    lines = console.render_lines(history_view(history, width), console.options, pad=False)
+    fitting = room - 1
+    controls.scrolled = min(controls.scrolled, max(0, len(lines) - fitting))
+    end = len(lines) - controls.scrolled
+    shown = lines[max(0, end - fitting) : end]
+    texts = [Text.assemble(*((part.text, part.style or "") for part in line)) for line in shown]
+    return [title, *texts, *(Text() for _ in range(fitting - len(texts)))]
 
 
 def _head(frame: _DrawContext, width: int) -> list[Text]:
@@ -237,10 +278,10 @@ def _approval_lines(frame: _DrawContext, width: int, room: int) -> list[Text]:
 def _narrow(frame: _DrawContext, width: int, room: int) -> RenderableType:
     """One below the other: workers get two fifths at most, waiters and sessions what is fair, events the rest."""
     waiting = (frame.model.status or {})["waiting"]
-    workers = _cut_table(frame.model.workers(), workers_table, width, max(_MIN_TABLE_LINES, room * 2 // 5))
+    workers = _pane(frame, "workers", width, max(_MIN_TABLE_LINES, room * 2 // 5))
     waiters = _cut_table(waiting, waiting_table, width, max(_MIN_TABLE_LINES, room // 6)) if waiting else []
     left = room - _line_count(workers) - _line_count(waiters)
-    sessions = _cut_table(frame.model.sessions(), _sessions_table, width, max(_MIN_TABLE_LINES, left // 2))
+    sessions = _pane(frame, "sessions", width, max(_MIN_TABLE_LINES, left // 2))
     events = _events(frame, width, left - _line_count(sessions))
     return Group(*workers, *waiters, *sessions, *events)
 
@@ -251,8 +292,8 @@ def _wide(frame: _DrawContext, width: int, room: int) -> RenderableType:
     right_width = width - left_width - 2
     waiting = (frame.model.status or {})["waiting"]
     waiters = _cut_table(waiting, waiting_table, left_width, max(_MIN_TABLE_LINES, room // 3)) if waiting else []
-    workers = _cut_table(frame.model.workers(), workers_table, left_width, room - _line_count(waiters))
-    sessions = _cut_table(frame.model.sessions(), _sessions_table, right_width, max(_MIN_TABLE_LINES, room // 2))
+    workers = _pane(frame, "workers", left_width, room - _line_count(waiters))
+    sessions = _pane(frame, "sessions", right_width, max(_MIN_TABLE_LINES, room // 2))
     events = _events(frame, right_width, room - _line_count(sessions))
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(width=left_width)
@@ -261,14 +302,35 @@ def _wide(frame: _DrawContext, width: int, room: int) -> RenderableType:
     return grid
 
 
+def _pane(frame: _DrawContext, pane: Pane, width: int, most: int) -> Lines:
+    """One of the tables in which the keys move."""
+    is_sessions = pane == "sessions"
+    records = frame.controls.arrange(pane, frame.model.sessions() if is_sessions else frame.model.workers())
+    selected = frame.controls.position(pane, records)
+    return _cut_table(records, _sessions_table if is_sessions else workers_table, width, most, selected=selected)
+
+
 def _cut_table(
-    records: Sequence[Record], table: Callable[[Sequence[Record], int], RenderableType], width: int, most: int
+    records: Sequence[Record],
+    table: Callable[[Sequence[Record], int], RenderableType],
+    width: int,
+    most: int,
+    *,
+    selected: int | None = None,
 ) -> Lines:
-    """A table of at most ``most`` lines, its heading and a blank line below among them; says how many are left out."""
+    """A table of at most ``most`` lines, its heading and a blank line below among them; says how many are left out.
+
+    ``selected``: this record is inverted, and the part of the table that is shown holds it.
+    """
     fitting = len(records) if len(records) + 2 <= most else max(1, most - 3)
-    parts: Lines = [table(records[:fitting], width)]
+    first = 0 if selected is None else max(0, min(selected - fitting // 2, len(records) - fitting))
+    drawn = table(records[first : first + fitting], width)
+    if selected is not None and isinstance(drawn, TableRows):
+        drawn.selected = selected - first
+    parts: Lines = [drawn]
     if fitting < len(records):
-        parts.append(Text(f"and {len(records) - fitting} more", "dim"))
+        above = f", {first} of them above" if first else ""
+        parts.append(Text(f"and {len(records) - fitting} more{above}", "dim"))
     return [*parts, Text()]
 
 
@@ -301,6 +363,6 @@ def _events(frame: _DrawContext, width: int, room: int) -> Lines:
     if room < 2:
         return [Text()] * room
     lines = EventFormatter(width, is_coloured=frame.is_coloured)
-    shown = [*lines.feed(frame.model.events), *lines.flush()]
+    shown = lines.lines_by_time(frame.model.events)
     texts = [Text.from_ansi(line, no_wrap=True, overflow="ellipsis") for line in shown[-(room - 1) :]]
     return [Text("EVENTS", "bold"), *texts, *(Text() for _ in range(room - 1 - len(texts)))]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from rich.console import Console
 
+from commands.top_controls import TopControls
 from commands.top_view import LEAST_COLUMNS, LEAST_LINES, TopModel, draw
 from tests.commands.documents import DOCUMENT, session, waiter, worker
 from wire.events import EventChannel
@@ -154,7 +155,9 @@ def test_everything_that_matters_is_on_the_screen(width: int, height: int, comma
     text = "\n".join(lines_of(picture, width, height, place=" --socket /s"))
     for wanted in ("w0", "w1", "all 4 workers are busy", "s0", "approval", command, "EVENTS", "wait"):
         assert wanted in text
-    assert "space hold   held" in "\n".join(lines_of(picture, width, height, held=True))
+    controls = TopControls()
+    controls.held, controls.filter = True, "s"
+    assert lines_of(picture, width, height, controls=controls)[-1].rstrip().endswith("held  filter: s")
     picture.error = "nobody listens; trying again"
     assert lines_of(picture, width, height)[1].strip() == picture.error, "above what was seen last"
 
@@ -168,3 +171,20 @@ def test_without_colours_there_are_no_styles_in_the_events() -> None:
         console.print(draw(picture, 80, 24, now=NOW, is_coloured=False))
     [line] = [line for line in capture.get().splitlines() if "it broke" in line]
     assert "\x1b" not in line
+
+
+def test_events_are_shown_in_the_order_of_their_times() -> None:
+    """Running text is gathered into lines, which end later than they begin."""
+    picture = TopModel()
+    picture.update_status(a_status())
+    picture.add_events(
+        [
+            event("text_chunk", "ada", ts=NOW, delta="first"),
+            event("error", "bob", ts=NOW + 1, message="second"),
+            event("text_chunk", "carol", ts=NOW + 2, delta="third"),
+            event("error", "bob", ts=NOW + 3, message="fourth"),
+        ]
+    )
+    text = "\n".join(lines_of(picture, 100, 40)).partition("EVENTS")[2]
+    places = [text.index(word) for word in ("first", "second", "third", "fourth")]
+    assert places == sorted(places)
