@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
+from commands.groups import CommandGroup
 from commands.options import connection_options, load_with_flags, working_directory
 from commands.service_units import (
     DEFAULT_NAME,
@@ -40,7 +41,7 @@ _name_option = click.option("--name", default=DEFAULT_NAME, show_default=True, m
 _system_option = click.option("--system", "is_system", is_flag=True, help="A service of the machine (root), not yours.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def service() -> None:
     """Run the supervisor by systemd (launchd on macOS): install, uninstall, status."""
 

@@ -6,15 +6,24 @@ from pathlib import Path
 
 import click
 
+from commands.completion import complete_agents, complete_roles, complete_sessions
 from commands.options import connection_flags, with_client
 from doors.control.client import ControlClient
 from errors import UsageError
 
 
 @click.command()
-@click.option("-s", "--session", default="chat", show_default=True, metavar="KEY", help="The session.")
-@click.option("-a", "--agent", metavar="NAME", help="Agent definition (default: main).")
-@click.option("-r", "--role", metavar="NAME", help="Role (default: default).")
+@click.option(
+    "-s",
+    "--session",
+    default="chat",
+    show_default=True,
+    metavar="KEY",
+    shell_complete=complete_sessions,
+    help="The session.",
+)
+@click.option("-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="Agent definition (default: main).")
+@click.option("-r", "--role", metavar="NAME", shell_complete=complete_roles, help="Role (default: default).")
 @click.option("--thinking", is_flag=True, help="Show the agent's reasoning too.")
 @with_client
 def chat(client: ControlClient, session: str, *, thinking: bool, **options: str | None) -> None:

@@ -247,7 +247,7 @@ def test_an_agent_whose_wrapper_has_exited_is_the_worker_until_it_ends(superviso
     assert "ECHO:before" in told
     second = supervisor.worker_of("wrapped")
     processes = [psutil.Process(pid) for pid in (second["pid"], int(told.rpartition("pid ")[2]))]
-    assert supervisor.pool("worker", "recycle", second["id"]).returncode == 0
+    assert supervisor.pool("workers", "recycle", second["id"]).returncode == 0
     assert gone_within(processes, 20), [process for process in processes if process.is_running()]
 
 

@@ -90,7 +90,7 @@ def test_the_end_of_a_build_wakes_the_agent_and_is_told_once_where_its_session_l
         alert = next(events)
         assert (alert["type"], alert["session"], alert["channel"]) == ("alert", ALICE, "progress")
         assert_told_once(supervisor, 1)
-        (report,) = [each["data"] for each in supervisor.told("heartbeats") if each["data"]["state"] == "alert"]
+        (report,) = [each["data"] for each in supervisor.told("heartbeat") if each["data"]["state"] == "alert"]
         assert report["to"] == "signal:7"
         # while its session is busy: after the turn
         say(supervisor, second.prompt)
@@ -150,7 +150,7 @@ def test_an_agent_that_finds_nothing_is_silent_and_one_that_finds_something_tell
         ]
         todo.write_text("The disk is full.\n")
         assert [beat(supervisor), beat(supervisor)] == ["alert", "repeated"]
-        (report,) = [each["data"] for each in supervisor.told("heartbeats") if each["data"]["state"] == "alert"]
+        (report,) = [each["data"] for each in supervisor.told("heartbeat") if each["data"]["state"] == "alert"]
         assert (report["to"], "The disk is full." in report["text"]) == ("stdout", True)
         assert heartbeat_of(supervisor)["counts"] == {"silent": 1, "alert": 1, "repeated": 1}
     printed = (tmp_path / "out").read_text()

@@ -104,7 +104,7 @@ def assert_killed_in_mid_turn_it_goes_on_elsewhere(pooled: Pooled, words: dict[s
 def assert_a_parked_session_goes_on(pooled: Pooled, words: dict[str, str]) -> None:
     """Both are parked when the worker stops, with all its processes."""
     worker = pooled.supervisor.worker_of("alice")
-    assert pooled.supervisor.pool("worker", "stop", worker["id"]).returncode == 0
+    assert pooled.supervisor.pool("workers", "stop", worker["id"]).returncode == 0
     pooled.supervisor.wait_for_loss(worker["pid"])
     assert {session["state"] for session in pooled.supervisor.status()["sessions"]} == {"parked"}
     assert all_processes(pooled.supervisor.instance(), pooled.place) == []

@@ -81,6 +81,6 @@ def test_a_worker_keeps_its_conversation_where_the_agent_is_pinned(transcript: s
 
 def test_why_such_a_worker_serves_no_other_session_is_explained() -> None:
     world = play("pool max=3; use s pin:a; use t pin:a").world
-    [own, other] = world.machine.explain("s")
+    [own, other] = world.machine.explain("s").workers
     assert (own.level, own.difference) == ("bound", "")
     assert (other.level, other.difference) == ("none", 'resume: it keeps the conversation of its session ("pin")')
