@@ -225,7 +225,10 @@ class EventType(StrEnum):
         EventChannel.MONITOR,
         "",
         EventDisplay(
-            line=("{from}", "->", "{to}", "({reason})"),
+            line=(
+                *("{from=READY?idle}", "{from=WORKING?working}", "{from=PAUSED?approval}"),
+                *("->", "{to=READY?idle}", "{to=WORKING?working}", "{to=PAUSED?approval}", "({reason})"),
+            ),
             separator=" ",
             is_activity=False,
             is_internal=True,
