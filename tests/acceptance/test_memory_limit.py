@@ -3,6 +3,7 @@
 import os
 import secrets
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -71,7 +72,23 @@ def test_the_kernel_ends_what_a_worker_has_started_and_the_supervisor_goes_on(cg
         assert _killed(cgroup) > 0
         assert supervisor.process.poll() is None
         supervisor.pool("sessions", "reset", "hungry", "--force")  # else the kernel may end calm's worker next
+        _wait_until_gone(cgroup, "tail")
         assert supervisor.prompt("calm", "ECHO:after") == "after"
+
+
+def _wait_until_gone(cgroup: Path, name: str, timeout: float = 60) -> None:
+    """Wait for the end of every process of that name: until then the kernel may end another one."""
+    deadline = time.monotonic() + timeout
+    while any(_name_of(pid) == name for pid in (cgroup / "cgroup.procs").read_text().split()):
+        assert time.monotonic() < deadline, f"{name} goes on"
+        time.sleep(0.01)  # they are not this process's children: nothing tells of their end
+
+
+def _name_of(pid: str) -> str:
+    try:
+        return Path("/proc", pid, "comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):  # it has ended since
+        return ""
 
 
 def _killed(cgroup: Path) -> int:

@@ -88,6 +88,8 @@ class CronHistory(RuleBasedStateMachine):
         job = make_cron_job(name, schedule, mode=mode, enabled=enabled, delete_after_run=once)
         known = self.books.get(name)
         if known is not None and known.job.schedule == schedule:
+            if enabled and not known.job.enabled:  # what fell due while it was off has passed
+                known.settle(self.paper.now)
             known.job = job
         else:
             self.books[name] = _Ledger(job, self.paper.now)
