@@ -4,7 +4,6 @@ import atexit
 import gc
 import os
 import sys
-import traceback
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -163,7 +162,7 @@ class Commands(click.Group):
             ctx.exit(130)
         except Exception as error:  # noqa: BLE001  # the last handler: every error becomes a line and an exit code
             if ctx.params["debug"]:
-                traceback.print_exc()
+                import_module("traceback").print_exc()
             ctx.exit(_report(error))
 
 

@@ -86,7 +86,7 @@ def add(make: str, name: str | None, config: str | None, *, as_json: bool) -> No
     """
     from commands.agent_facts import definition_of, list_agents
     from settings.config_file import add_agent
-    from settings.load import find_settings_file
+    from settings.location import find_settings_file
 
     path = find_settings_file(config, os.environ, working_directory()) or Path("pool.toml")
     added = add_agent(path, name or make, definition_of(make))

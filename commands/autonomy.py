@@ -8,9 +8,8 @@ import click
 from commands.autonomy_view import beat_text, job_started_text
 from commands.completion import complete_agents, complete_jobs, complete_sessions
 from commands.groups import CommandGroup
-from commands.options import connection_options, json_option, print_answer, print_json, with_client
+from commands.options import connection_options, json_option, print_answer, print_json, read_text, with_client
 from commands.output import open_console, show_result
-from commands.prompt import read_text
 from doors.control.client import ControlClient
 from wire.messages import omit_none
 from wire.terminal import clean

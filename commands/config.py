@@ -10,7 +10,7 @@ from commands.completion import complete_setting_keys
 from commands.groups import CommandGroup
 from commands.options import config_option, json_option, load_with_flags, print_json, working_directory
 from settings.config_file import check_config, init_config, set_config, show_config
-from settings.load import find_settings_file
+from settings.location import find_settings_file
 from wire.terminal import clean
 
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 import msgspec
@@ -57,6 +57,15 @@ def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
 json_option = click.option(
     "--json", "as_json", is_flag=True, callback=_inherit_from_group, help="Print one JSON document instead of tables."
 )
+
+
+def read_text(text: str, stdin: BinaryIO) -> str:
+    """The text of a prompt: as given, or all of stdin for ``-``. Raises UsageError for what is no text."""
+    raw = stdin.read() if text == "-" else os.fsencode(text)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as exc:
+        raise UsageError(f"the prompt is not UTF-8 text: {exc}") from exc
 
 
 def print_answer(answer: Any, text: str, *, as_json: bool) -> None:
@@ -132,14 +141,20 @@ def load_with_flags(
 
     ``machine`` as in ``settings.load_settings``.
     """
-    from settings.load import find_settings_file, load_settings
+    from settings.load import load_settings
+    from settings.location import find_settings_file
 
     path = find_settings_file(config, os.environ, working_directory())
     settings = load_settings(path, data_dir=data_dir, machine=machine, **limits)
-    if not _is_text(settings.data_dir):
-        name = f"the data directory {settings.data_dir!r} has a name that is not UTF-8 text"
-        raise UsageError(f"{name}; name another one with --data-dir, or `data_dir` in the settings")
+    _readable_data_dir(settings.data_dir)
     return settings
+
+
+def _readable_data_dir(name: str) -> str:
+    if not _is_text(name):
+        problem = f"the data directory {name!r} has a name that is not UTF-8 text"
+        raise UsageError(f"{problem}; name another one with --data-dir, or `data_dir` in the settings")
+    return name
 
 
 def working_directory() -> Path:
@@ -173,8 +188,11 @@ def _configured_location(config: str | None, data_dir: str | None) -> tuple[Path
 
     Invalid settings are enough where a supervisor is found by them: it runs with what they were before.
     """
+    from settings.location import absolute_data_dir, find_settings_file
     from settings.problems import SettingsError
 
+    if find_settings_file(config, os.environ, working_directory()) is None:
+        return Path(_readable_data_dir(absolute_data_dir(data_dir, "", None))), ""
     try:
         settings = load_with_flags(config, data_dir)
     except SettingsError as exc:
@@ -188,10 +206,10 @@ def _configured_location(config: str | None, data_dir: str | None) -> tuple[Path
 
 def _salvaged_location(config: str | None, data_dir: str | None) -> tuple[Path, str] | None:
     from doors.locations import find_supervisor_socket, is_listening, socket_path
-    from settings.load import find_settings_file, load_settings, salvage_paths
+    from settings.location import absolute_data_dir, find_settings_file, salvage_paths
 
     found, configured = salvage_paths(find_settings_file(config, os.environ, working_directory()))
-    where = Path(load_settings(None, data_dir=data_dir or found or None).data_dir)
+    where = Path(absolute_data_dir(data_dir or found, "", None))
     socket = find_supervisor_socket(socket_path(None, os.environ, configured, where), where)
     return (where, configured) if is_listening(socket) else None
 

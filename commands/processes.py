@@ -7,8 +7,7 @@ import click
 
 from commands.completion import complete_processes, complete_sessions
 from commands.groups import CommandGroup
-from commands.options import as_seconds, connection_options, json_option, print_json, with_client
-from commands.prompt import read_text
+from commands.options import as_seconds, connection_options, json_option, print_json, read_text, with_client
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import PoolError, UsageError
 from wire.messages import omit_none

@@ -6,7 +6,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
@@ -18,6 +18,7 @@ from commands.options import (
     json_option,
     print_answer,
     print_json,
+    read_text,
     session_option,
     with_client,
 )
@@ -337,15 +338,6 @@ def wait_for_run(
             return outcome
         if time.monotonic() >= deadline:
             raise RequestTimeout(f"the run {run_id} has not ended yet; it goes on", run_id=run_id)
-
-
-def read_text(text: str, stdin: BinaryIO) -> str:
-    """The text of a prompt: as given, or all of stdin for ``-``. Raises UsageError for what is no text."""
-    raw = stdin.read() if text == "-" else os.fsencode(text)
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as exc:
-        raise UsageError(f"the prompt is not UTF-8 text: {exc}") from exc
 
 
 def check_outcome(outcome: dict[str, Any]) -> None:

@@ -161,7 +161,7 @@ def install(
 
 def _recorded_options(socket: str | None, config: str | None, settings: "Settings") -> tuple[str, ...]:
     """What finds the same supervisor from anywhere: absolute paths."""
-    from settings.load import find_settings_file
+    from settings.location import find_settings_file
 
     file = find_settings_file(config, os.environ, working_directory())
     named = socket or os.environ.get("POOL_SOCKET")

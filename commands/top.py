@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from commands.events import EventFollower
+from commands.following import EventFollower
 from commands.top_controls import TopControls, Wish
 from commands.top_view import TopModel, draw
 from doors.control.client import ControlClient, read_envelopes
@@ -54,7 +54,7 @@ _BACKLOG_EVENTS = 300
 
 
 class TopEventsView:
-    """Implements ``commands.events.EventsView``: shows the picture what has come, under a lock."""
+    """Implements ``commands.following.EventsView``: shows the picture what has come, under a lock."""
 
     def __init__(self, picture: TopModel, lock: threading.Lock) -> None:
         self._model = picture

@@ -11,7 +11,8 @@ import tomli_w
 
 from errors import UsageError
 from settings.edit import EditResult, edit_text, parse_key, value_candidates
-from settings.load import parse_settings, parse_toml, read_settings_file, settings_error
+from settings.load import parse_settings, parse_toml, settings_error
+from settings.location import read_settings_file
 from settings.problems import Problem, SettingsError
 from settings.schema import Settings, as_table, file_shape
 from settings.template import humanize, inline_key, inline_value, render_template

@@ -1,4 +1,4 @@
-"""Loading the settings file: search, parsing, prompt files, checks, and errors with line numbers."""
+"""Loading the settings file: parsing, prompt files, checks, and errors with line numbers."""
 
 import os
 import re
@@ -13,9 +13,10 @@ import msgspec
 from doors.http.settings import with_token_files
 from profiles import AgentSettings, RoleSettings
 from settings.checks import check_settings, exposure_problems, machine_problems
+from settings.location import absolute_data_dir, read_settings_file, resolve_path
 from settings.problems import KeyPath, Problem, SettingsError, lines_of_keys, suggestion, type_problems
 from settings.schema import DOTTED_TABLES, Settings, file_key_path, struct_shape
-from wire.files import foreign_write_access, open_regular
+from wire.files import open_regular
 from wire.units import decode_unit
 
 _MAX_PROMPT_BYTES = 100_000
@@ -64,28 +65,6 @@ def _read_prompt(path: Path) -> str:
         raise ValueError("it is not UTF-8 text") from exc
 
 
-def find_settings_file(explicit: str | None, env: Mapping[str, str], cwd: Path) -> Path | None:
-    """The file to read: ``--config``, ``$POOL_CONFIG``, ``./pool.toml``, the user's ``pool/pool.toml``, else None.
-
-    A file that was named is returned whether it exists or not. Raises SettingsError for ``./pool.toml`` where another
-    user than root owns it or may write it.
-    """
-    named = explicit or env.get("POOL_CONFIG")
-    if named:
-        return cwd / Path(named).expanduser()
-    config_home = env.get("XDG_CONFIG_HOME") or "~/.config"
-    here, users = cwd / "pool.toml", Path(config_home).expanduser() / "pool" / "pool.toml"
-    if not here.is_file():
-        return users if users.is_file() else None
-    problem = foreign_write_access(here)
-    if problem is not None:  # settings name programs to run
-        raise SettingsError(
-            f"{here} {problem}, who can have any program run with it: it is not used without being named; "
-            f"--config {here} says that it is wanted"
-        )
-    return here
-
-
 class Overrides(TypedDict, total=False):
     """What comes beside the file: values of the command line, which win, and the machine to check against."""
 
@@ -120,7 +99,7 @@ def parse_settings(text: str, path: Path | None, **overrides: Unpack[Overrides])
         raise settings_error(problems, text, path, given)
     settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
     settings = _with_absolute_paths(settings, path, overrides.get("data_dir"))
-    settings, unread = with_prompt_files(settings, lambda name: _resolve_path(path, name))
+    settings, unread = with_prompt_files(settings, lambda name: resolve_path(path, name))
     problems = [
         *check_settings(settings),
         *unread,
@@ -138,17 +117,6 @@ def parse_settings(text: str, path: Path | None, **overrides: Unpack[Overrides])
     return settings
 
 
-def read_settings_file(path: Path) -> str:
-    """The text of the file. Raises SettingsError where it cannot be read."""
-    try:
-        return path.read_bytes().decode("utf-8")
-    except OSError as exc:
-        raise SettingsError(f"cannot read the settings file {path}: {exc.strerror}") from exc
-    except UnicodeDecodeError as exc:
-        line = exc.object.count(b"\n", 0, exc.start) + 1
-        raise SettingsError(f"{path}:{line}: the file is not UTF-8 text") from exc
-
-
 def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
     """The text as TOML. Raises SettingsError that names the line where it is none."""
     try:
@@ -161,67 +129,23 @@ def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
         raise SettingsError(f"{path}:{line}: this is not TOML: {reason[:1].lower()}{reason[1:]}{column}") from exc
 
 
-def salvage_paths(path: Path | None) -> tuple[str, str]:
-    """``data_dir`` (absolute) and ``socket`` of an invalid file, each empty where it cannot be read.
-
-    By them a command finds the supervisor that was started before the file became invalid.
-    """
-    if path is None:
-        return "", ""
-    try:
-        table = _readable_part(read_settings_file(path))
-    except SettingsError:
-        table = {}
-    data_dir, socket = table.get("data_dir"), table.get("socket")
-    where = _resolve_path(path, data_dir) if isinstance(data_dir, str) and data_dir else ""
-    return where, socket if isinstance(socket, str) else ""
-
-
-def _readable_part(text: str) -> dict[str, Any]:
-    """The beginning of the file that is valid TOML, which has the keys outside all tables."""
-    lines = text.splitlines()
-    while lines:
-        try:
-            return tomllib.loads("\n".join(lines))
-        except tomllib.TOMLDecodeError as exc:
-            found = re.search(r"\(at line (\d+),", str(exc))
-            lines = lines[: min(int(found[1]), len(lines)) - 1 if found else len(lines) - 1]
-    return {}
-
-
 # --- paths and the command line ---------------------------------------------------------------------------------------
 
 
 def _with_absolute_paths(settings: Settings, path: Path | None, data_dir: str | None) -> Settings:
     gateway = settings.gateway
     if gateway.hooks:
-        gateway = msgspec.structs.replace(gateway, hooks=_resolve_path(path, gateway.hooks))
+        gateway = msgspec.structs.replace(gateway, hooks=resolve_path(path, gateway.hooks))
     return msgspec.structs.replace(
         settings,
-        data_dir=_absolute_data_dir(data_dir, settings.data_dir, path),
+        data_dir=absolute_data_dir(data_dir, settings.data_dir, path),
         gateway=gateway,
         agents={
-            name: msgspec.structs.replace(agent, hooks=[_resolve_path(path, file) for file in agent.hooks])
+            name: msgspec.structs.replace(agent, hooks=[resolve_path(path, file) for file in agent.hooks])
             for name, agent in settings.agents.items()
         },
-        http=with_token_files(settings.http, lambda name: _resolve_path(path, name)),
+        http=with_token_files(settings.http, lambda name: resolve_path(path, name)),
     )
-
-
-def _absolute_data_dir(flag: str | None, configured: str, path: Path | None) -> str:
-    if flag:
-        return _resolve_path(None, flag)
-    if configured and path is not None:
-        return _resolve_path(path, configured)
-    import platformdirs  # noqa: PLC0415  # 17 ms that a command with a data directory of its own need not pay
-
-    return platformdirs.user_state_dir("pool", appauthor=False)
-
-
-def _resolve_path(file: Path | None, name: str) -> str:
-    """A path as the file (or, without one, the command line) means it, made absolute."""
-    place = Path() if file is None else file.parent
-    return os.path.abspath(place / Path(name).expanduser())  # noqa: PTH100  # also folds "..", which absolute() keeps
 
 
 def _hours_problems(settings: Settings) -> list[Problem]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from commands.chat.effects import Request
-from commands.events import EventFollower
+from commands.following import EventFollower
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient, read_envelopes
 from errors import PoolError
 from wire.messages import EventEnvelope

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from commands.event_lines import EventJsonView, EventTextView
-from commands.events import EventFollower, backoff
+from commands.following import EventFollower, backoff
 from errors import NoSupervisor, PoolClosed, PoolError, UsageError
 from tests.doors.envelopes import event, pushed, text
 from tests.wire.terminals import Terminal

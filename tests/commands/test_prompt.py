@@ -7,7 +7,8 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from commands.prompt import check_outcome, follow_prompt, read_text, run_params
+from commands.options import read_text
+from commands.prompt import check_outcome, follow_prompt, run_params
 from commands.prompt_view import PromptJsonView, PromptTextView
 from doors.control.client_socket import PushData, ReceivedPush
 from errors import (

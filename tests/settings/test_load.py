@@ -14,7 +14,8 @@ from errors import UsageError
 from profiles import AgentSettings, build_profile
 from profiles.settings import AgentDefaults
 from settings.checks import check_settings
-from settings.load import find_settings_file, load_settings, parse_settings
+from settings.load import load_settings, parse_settings
+from settings.location import find_settings_file
 from settings.problems import Problem, SettingsError, lines_of_keys, type_problems
 from settings.schema import Settings
 from wire.units import Seconds
