@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; the exit code: 0 done, 1 it could not start or failed, 2 usage, 128 + n ended by signal n."""
+    """Run; without arguments on a terminal become ``pool chat``.
+
+    The exit code: 0 done, 1 it could not start or failed, 2 usage, 128 + n ended by signal n.
+    """
     parent = os.getppid()
     from agent.options import OptionError, parse_options
     from wire.terminal import fill_standard_streams
 
     fill_standard_streams()
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given and sys.stdin.isatty() and sys.stdout.isatty():
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "cli", "chat"])  # noqa: S606 - this program, no shell
     try:
-        options = parse_options(sys.argv[1:] if arguments is None else arguments)
+        options = parse_options(given)
     except OptionError as exc:
         return _print_error(str(exc), 2)
     if options.mode == "rpc" and not set_parent_death_signal(parent, os.environ.pop("POOL_WORKER_PARENT", None)):

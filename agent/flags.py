@@ -83,6 +83,7 @@ ALIASES: Mapping[str, str] = {"--print": "-p", "-h": "--help", "-t": "--tools"}
 _USAGE = """\
 usage: agent --mode rpc [options]
        agent -p TEXT [options]
+       agent                      on a terminal: pool chat, with a supervisor
 """
 _EXIT_CODES = """\
 exit code of -p: 0 answered; 1 failed or could not start; 2 usage;

@@ -13,6 +13,7 @@ from tests.commands.terminal import on_a_terminal
 
 pytestmark = pytest.mark.process
 
+MAX_MODULES = 460
 CHAT = (sys.executable, "-m", "cli", "chat", "-s", "ada", "--socket")
 
 
@@ -51,8 +52,35 @@ def test_one_talks_approves_loses_the_supervisor_goes_on_and_leaves(short_dir: P
     assert (short_dir / "state" / "pool" / "chat-history").stat().st_mode & 0o777 == 0o600
 
 
-def test_without_a_terminal_it_names_the_other_command(short_dir: Path) -> None:
+def test_a_chat_shows_its_prompt_without_what_only_an_answer_needs(short_dir: Path) -> None:
+    """Imports are nearly all of the time from exec to the prompt; their number is the same on any machine."""
+    with SupervisorProcess(short_dir) as supervisor:
+        place = ["--data-dir", str(supervisor.data_dir)]
+        report = short_dir / "modules"
+        program = (
+            f"import sys, cli\ntry: cli.main({['chat', *place]!r})\n"
+            f"finally: open({str(report)!r}, 'w').write(chr(10).join(sys.modules))"
+        )
+        env = {"XDG_STATE_HOME": str(short_dir), "HOME": str(short_dir)}
+        with on_a_terminal([sys.executable, "-c", program], **env) as chat:
+            chat.read_until_shown("idle · chat")
+            chat.press("\x04")
+            assert chat.process.wait(90) == 0
+    loaded = report.read_text().splitlines()
+    unwanted = {"rich", "pygments", "markdown_it", "trio", "psutil", "gateway", "profiles", "platformdirs"}
+    assert {name.partition(".")[0] for name in loaded} & unwanted == set()
+    assert {"settings.schema", "commands.prompt", "commands.events"} & set(loaded) == set()
+    assert len(loaded) <= MAX_MODULES
+
+
+def test_the_bare_agent_on_a_terminal_is_a_chat_and_without_one_each_names_the_other_command(short_dir: Path) -> None:
     with SupervisorProcess(short_dir) as supervisor:
         command = [*CHAT, str(supervisor.socket)]
+        bare = [sys.executable, "-m", "agent"]
+        with on_a_terminal(bare, POOL_SOCKET=str(supervisor.socket), XDG_STATE_HOME=str(short_dir)) as chat:
+            chat.read_until_shown("idle · chat")
+            chat.press("\x04")
+            chat.read_until_shown("come back with: pool chat")
+            assert chat.process.wait(90) == 0
         nowhere = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert (nowhere.returncode, "pool prompt -s KEY" in nowhere.stderr) == (2, True)
