@@ -73,7 +73,7 @@ class RunView:
         no room for both.
         """
         text, end = clean(text), clean(end)
-        line = text + end if whole else _fit_line(text, end, self.columns)
+        line = text + end if whole else fit_line(text, end, self.columns)
         self._start_line()
         self._err.write(self._styled(line, style) + "\n")
         self._err.flush()
@@ -144,7 +144,8 @@ def _erase_lines(lines: int) -> str:
     return f"\x1b[{lines}A\x1b[J" if lines else ""
 
 
-def _fit_line(text: str, end: str, columns: int) -> str:
+def fit_line(text: str, end: str, columns: int) -> str:
+    """``text`` and ``end`` in one line: the text is cut first, the end only where there is no room for both."""
     room = max(columns - display_width(end), columns // 3)
     return fit(fit(text, room) + end, columns)
 

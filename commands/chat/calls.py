@@ -54,7 +54,7 @@ class ChatCalls:
     def end_all(self) -> list[Effect]:
         """The turn has ended: what still ran has no end that was reported."""
         lines: list[Effect] = [
-            Line(f"✗ {describe_call(one.call.name, one.call.input_preview)}: no result", "warn")
+            Line(f"✗ {describe_call(one.call.name, one.call.input_preview)}", "warn", end=": no result")
             for one in self._running.values()
         ]
         self._running.clear()
@@ -75,4 +75,4 @@ class ChatCalls:
         output = (output or (running.tail if running else "") or str(tool.error or ""))[-MAX_OUTPUT_CHARS:]
         self._ended.append(_EndedCall(tool.call, end, output))
         words = describe_call(tool.call.name, tool.call.input_preview)
-        return [Line(f"{end.mark} {words}: {end.text}", "dim" if end.mark in "✓…" else "plain")]
+        return [Line(f"{end.mark} {words}", "dim" if end.mark in "✓…" else "plain", end=f": {end.text}")]

@@ -8,11 +8,15 @@ Style = Literal["plain", "dim", "bold", "warn", "bad"]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """Print a line. ``is_whole``: not cut to the terminal's width, since it is to be copied or read in full."""
+    """Print a line. ``is_whole``: not cut to the terminal's width, since it is to be copied or read in full.
+
+    Of any other one ``text`` is cut first, ``end`` only where there is no room for both.
+    """
 
     text: str
     style: Style = "plain"
     is_whole: bool = False
+    end: str = ""
 
 
 class Markdown(msgspec.Struct, frozen=True):

@@ -60,7 +60,7 @@ class ChatMachine:
             return []
         echo: list[Effect] = [*self.transcript.end_text(), Line(f"> {shown}", "bold", is_whole=True)]
         if self.transcript.questions.current and not text.lstrip().startswith("/"):
-            return [*echo, *self.transcript.questions.deny(text)]
+            return [*echo, *self.transcript.questions.answer(text)]
         return [*echo, *self._command_or_message(text)]
 
     def _command_or_message(self, text: str) -> list[Effect]:

@@ -12,6 +12,8 @@ from wire.messages import PermissionOption, omit_none
 from wire.terminal import clean
 
 _ALWAYS = "allow_always"
+_WORDS = {"y": "y", "yes": "y", "a": "a", "n": "n", "no": "n", "v": "v"}
+"""Keys that were typed as a line: they decide as the keys do, and never become a note."""
 
 
 class OpenQuestion:
@@ -95,10 +97,15 @@ class ChatQuestions:
                 return [self._look(question.call_id, question.page.end)]
         return []
 
-    def deny(self, note: str) -> list[Effect]:
-        """Deny the current one, and say what to do instead."""
+    def answer(self, text: str) -> list[Effect]:
+        """A line was entered while a question is open: one of its keys, or what to do instead, which denies it."""
         question = self.current
-        return [] if question is None else self._decide(question, "deny", note=note)
+        if question is None:
+            return []
+        key = _WORDS.get(text.strip().lower())
+        if key is None:
+            return self._decide(question, "deny", note=text)
+        return self.key(key) or [Line(self.keys, "warn", is_whole=True)]
 
     def refused(self, call_id: str) -> None:
         """The decision was not taken: the question is open again, unless it is over."""

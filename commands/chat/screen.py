@@ -2,7 +2,6 @@
 
 import asyncio
 import concurrent.futures
-import io
 import os
 import shutil
 import sys
@@ -25,11 +24,12 @@ from commands.chat.link import ChatLink
 from commands.chat.machine import HELP, ChatMachine
 from commands.chat.paste_input import open_paste_input
 from commands.chat.pastes import Pastes
-from commands.chat.status import live_lines, status_text
+from commands.chat.status import live_lines, status_text, wrapped_parts
 from errors import PoolError
 from wire.call_page import STYLES, page_lines
 from wire.messages import EventEnvelope
-from wire.terminal import BOLD, DIM, PLAIN, RED, YELLOW, clean, clean_stream, fit, wants_styles
+from wire.run_view import fit_line
+from wire.terminal import BOLD, DIM, PLAIN, RED, YELLOW, clean, clean_stream, wants_styles
 
 _STYLES = {"plain": "", "dim": DIM, "bold": BOLD, "warn": BOLD + YELLOW, "bad": RED}
 _MIN_COLUMNS = 10
@@ -158,32 +158,16 @@ class ChatScreen:
         for effect in effects:
             match effect:
                 case Line():
-                    lines = clean_stream(effect.text).split("\n") if effect.is_whole else [clean(effect.text)]
-                    for line in lines:
-                        shown = line if effect.is_whole else fit(line, columns)
-                        yield f"{self._styled(shown, _STYLES[effect.style])}\n"
+                    cut = fit_line(clean(effect.text), clean(effect.end), columns)
+                    for line in clean_stream(effect.text).split("\n") if effect.is_whole else [cut]:
+                        yield f"{self._styled(line, _STYLES[effect.style])}\n"
                 case Markdown():
-                    yield self._markdown(effect.text, columns)
+                    from commands.chat.markdown import render_markdown  # with the first answer: the prompt is there
+
+                    yield render_markdown(effect.text, columns, is_coloured=self._is_coloured)
                 case CallText():
                     for part in page_lines(effect.page, columns - 2):
                         yield f"  {self._styled(part.text, STYLES[part.tone])}\n"
-
-    def _markdown(self, text: str, columns: int) -> str:
-        from rich.console import Console  # with the first answer: the prompt is there before
-        from rich.markdown import Markdown as RichMarkdown
-
-        out = io.StringIO()
-        console = Console(
-            file=out,
-            width=columns,
-            force_terminal=self._is_coloured,
-            color_system="standard" if self._is_coloured else None,
-            highlight=False,
-            legacy_windows=False,
-        )
-        console.print(RichMarkdown(clean_stream(text), hyperlinks=False, code_theme="ansi_dark"))
-        lines = (line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))
-        return "\n".join(lines) + "\n\n"
 
     def _styled(self, text: str, style: str) -> str:
         return f"{style}{text}{PLAIN}" if self._is_coloured and style and text else text
@@ -193,7 +177,7 @@ class ChatScreen:
         lines = [self._styled(line, DIM) for line in live_lines(self._machine, columns, rows)]
         asks = self._machine.transcript.questions.keys
         if asks:
-            lines.append(self._styled(fit(asks, columns), BOLD + YELLOW))
+            lines += [self._styled(line, BOLD + YELLOW) for line in wrapped_parts(asks, columns)]
         return ANSI("\n".join([*lines, "? " if asks else "> "]))
 
     def _status(self) -> ANSI:

@@ -2,7 +2,9 @@
 
 from commands.chat.machine import ChatMachine
 from wire.run_view import tail_lines
-from wire.terminal import clean, clean_stream, fit, fitting_length
+from wire.terminal import clean, clean_stream, display_width, fit, fitting_length
+
+_DOT = " · "
 
 
 def live_lines(machine: ChatMachine, columns: int, rows: int) -> list[str]:
@@ -27,6 +29,18 @@ def wrapped_end(text: str, columns: int, rows: int) -> list[str]:
     return lines[-rows:] if text else []
 
 
+def wrapped_parts(text: str, columns: int) -> list[str]:
+    """A list of words between dots over as many lines as it needs: each of them is a key that must be seen."""
+    lines = [""]
+    for part in text.split(_DOT):
+        longer = f"{lines[-1]}{_DOT}{part}" if lines[-1] else part
+        if lines[-1] and display_width(longer) > columns:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return [fit(line, columns) for line in lines]
+
+
 def status_text(machine: ChatMachine, columns: int) -> str:
     """State, session, agent, model, tokens, cost: a narrow terminal cuts the end."""
     transcript = machine.transcript
@@ -35,7 +49,7 @@ def status_text(machine: ChatMachine, columns: int) -> str:
         parts.append(f"{transcript.tokens:,} tokens")
     if transcript.cost is not None:
         parts.append(f"${transcript.cost:.2f}")
-    return fit(" · ".join(clean(part) for part in parts if part), columns)
+    return fit(_DOT.join(clean(part) for part in parts if part), columns)
 
 
 def _state(machine: ChatMachine) -> str:

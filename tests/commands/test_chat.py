@@ -1,6 +1,7 @@
 """What a chat does with keys, events and answers, without a terminal."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -8,7 +9,8 @@ import pytest
 
 from commands.chat.effects import CallText, Effect, GiveBack, Leave, Line, Markdown, Request
 from commands.chat.machine import LEAVE_SECONDS, LOOK_SECONDS, SLOW_START_SECONDS, ChatMachine
-from commands.chat.status import live_lines, status_text
+from commands.chat.markdown import render_markdown
+from commands.chat.status import live_lines, status_text, wrapped_parts
 from errors import NoSupervisor
 from wire.events import channel_of
 from wire.messages import EventEnvelope
@@ -32,7 +34,9 @@ class Chat:
             match effect:
                 case Request():
                     self.requests.append(effect)
-                case Line(text=text) | Markdown(text=text):
+                case Line(text=text, end=end):
+                    self.printed.append(text + end)
+                case Markdown(text=text):
                     self.printed.append(text)
                 case CallText(page=page):
                     self.printed += [part.text for part in page.parts]
@@ -131,13 +135,15 @@ def test_a_long_call_is_allowed_only_once_all_of_it_was_shown(chat: Chat) -> Non
     chat.happens("permission_required", run, call=CALL, shown={**SHOWN, "hidden": 9, "hidden_lines": 2})
     questions = chat.machine.transcript.questions
     assert questions.key("y") == []
+    chat.type("yes")  # neither an answer, nor a note that denies it
+    assert (chat.printed[-1], chat.requests[1:]) == (questions.keys, [])
     chat.take(questions.key("v"))
     assert chat.asked[-1] == ("approvals.show", {"call_id": "c1", "session": "ada", "offset": 2})
     page = {"parts": [{"name": "command", "text": "the rest", "offset": 2}], "offset": 2, "seen": "abcd"}
     chat.take(chat.machine.answered(chat.requests[-1], {"call": CALL, "page": page}, 1.0))
     assert chat.printed[-1] == "the rest"
-    chat.take(questions.key("y"))
-    assert chat.asked[-1][1]["seen"] == "abcd"
+    chat.type(" Y ")  # as a line it is the same as the key
+    assert (chat.asked[-1][1]["decision"], chat.asked[-1][1]["seen"]) == ("allow", "abcd")
 
 
 def test_the_answer_for_ever_is_the_agents_own(chat: Chat) -> None:
@@ -228,3 +234,16 @@ def test_reasoning_is_shown_where_it_is_asked_for() -> None:
         chat.happens("think_chunk", run, delta="hm\nso")
         chat.happens("text_chunk", run, delta="because")
         assert chat.printed == ["> why", *shown]
+
+
+def test_on_a_narrow_terminal_every_key_is_seen() -> None:
+    assert wrapped_parts("y Allow · a Allow this command · n Deny", 20) == ["y Allow", "a Allow this command", "n Deny"]
+    assert wrapped_parts("y Allow · n Deny", 20) == ["y Allow · n Deny"]
+
+
+@pytest.mark.parametrize("is_coloured", [False, True])
+@pytest.mark.parametrize("block", ["# Title", "```python\nx = 1\n```", "|a|\n|-|\n|1|", "- one", "> quote", "text"])
+def test_every_kind_of_block_has_one_empty_line_behind_it(block: str, *, is_coloured: bool) -> None:
+    lines = re.sub(r"\x1b\[[\d;]*m", "", render_markdown(block, 40, is_coloured=is_coloured)).split("\n")
+    assert (bool(lines[0].strip()), bool(lines[-3].strip()), lines[-2:]) == (True, True, ["", ""])
+    assert not lines[0].startswith("   "), "centred"

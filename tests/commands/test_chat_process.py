@@ -61,8 +61,8 @@ def test_a_chat_shows_its_prompt_without_what_only_an_answer_needs(short_dir: Pa
             f"import sys, cli\ntry: cli.main({['chat', *place]!r})\n"
             f"finally: open({str(report)!r}, 'w').write(chr(10).join(sys.modules))"
         )
-        env = {"XDG_STATE_HOME": str(short_dir), "HOME": str(short_dir)}
-        with on_a_terminal([sys.executable, "-c", program], **env) as chat:
+        home = str(short_dir)
+        with on_a_terminal([sys.executable, "-c", program], HOME=home, XDG_STATE_HOME=home) as chat:
             chat.read_until_shown("idle · chat")
             chat.press("\x04")
             assert chat.process.wait(90) == 0
