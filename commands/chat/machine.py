@@ -170,6 +170,8 @@ class ChatMachine:
                 return [*words, GiveBack(request.subject)]
             case "decide":
                 self.transcript.questions.refused(request.subject)
+                note = request.params.get("note")
+                return [*words, *([GiveBack(note)] if note else [])]
         return words
 
     def _read_state(self, view: Any) -> None:

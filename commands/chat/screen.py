@@ -24,12 +24,11 @@ from commands.chat.link import ChatLink
 from commands.chat.machine import HELP, ChatMachine
 from commands.chat.paste_input import open_paste_input
 from commands.chat.pastes import Pastes
-from commands.chat.status import live_lines, status_text, wrapped_parts
+from commands.chat.status import live_lines, shown_lines, status_text, wrapped_parts
 from errors import PoolError
 from wire.call_page import STYLES, page_lines
 from wire.messages import EventEnvelope
-from wire.run_view import fit_line
-from wire.terminal import BOLD, DIM, PLAIN, RED, YELLOW, clean, clean_stream, wants_styles
+from wire.terminal import BOLD, DIM, PLAIN, RED, YELLOW, wants_styles
 
 _STYLES = {"plain": "", "dim": DIM, "bold": BOLD, "warn": BOLD + YELLOW, "bad": RED}
 _MIN_COLUMNS = 10
@@ -158,8 +157,7 @@ class ChatScreen:
         for effect in effects:
             match effect:
                 case Line():
-                    cut = fit_line(clean(effect.text), clean(effect.end), columns)
-                    for line in clean_stream(effect.text).split("\n") if effect.is_whole else [cut]:
+                    for line in shown_lines(effect, columns):
                         yield f"{self._styled(line, _STYLES[effect.style])}\n"
                 case Markdown():
                     from commands.chat.markdown import render_markdown  # with the first answer: the prompt is there

@@ -1,10 +1,14 @@
-"""What stands above and below the input of a chat. Pure."""
+"""What stands above and below the input of a chat, and how its lines are broken. Pure."""
 
+import textwrap
+
+from commands.chat.effects import Line
 from commands.chat.machine import ChatMachine
-from wire.run_view import tail_lines
+from wire.run_view import fit_line, tail_lines
 from wire.terminal import clean, clean_stream, display_width, fit, fitting_length
 
 _DOT = " · "
+_PROSE_STYLES = frozenset({"warn", "bad"})
 
 
 def live_lines(machine: ChatMachine, columns: int, rows: int) -> list[str]:
@@ -27,6 +31,16 @@ def wrapped_end(text: str, columns: int, rows: int) -> list[str]:
             lines.append(line[begin:end])
             begin = end
     return lines[-rows:] if text else []
+
+
+def shown_lines(line: Line, columns: int) -> list[str]:
+    """A line as it is printed. What people read is broken between words; what they copy, by the terminal."""
+    if not line.is_whole:
+        return [fit_line(clean(line.text), clean(line.end), columns)]
+    lines = clean_stream(line.text).split("\n")
+    if line.style not in _PROSE_STYLES:
+        return lines
+    return [part for one in lines for part in textwrap.wrap(one, columns, break_on_hyphens=False) or [""]]
 
 
 def wrapped_parts(text: str, columns: int) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from commands.chat.effects import CallText, Effect, GiveBack, Leave, Line, Markdown, Request
 from commands.chat.machine import LEAVE_SECONDS, LOOK_SECONDS, SLOW_START_SECONDS, ChatMachine
 from commands.chat.markdown import render_markdown
-from commands.chat.status import live_lines, status_text, wrapped_parts
+from commands.chat.status import live_lines, shown_lines, status_text, wrapped_parts
 from errors import NoSupervisor
 from wire.events import channel_of
 from wire.messages import EventEnvelope
@@ -125,6 +125,8 @@ def test_a_question_is_answered_with_one_key_once(chat: Chat) -> None:
     chat.type("list the other directory")
     note = {"call_id": "c1", "session": "ada", "decision": "deny", "note": "list the other directory"}
     assert chat.asked[-1] == ("decide", note)
+    chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("gone")))
+    assert chat.others == [GiveBack("list the other directory")]
     chat.happens("permission_decided", run, call_id="c1", decision="deny", by="root")
     chat.type("a message again")
     assert chat.requests[-1].method == "agent"
@@ -234,6 +236,12 @@ def test_reasoning_is_shown_where_it_is_asked_for() -> None:
         chat.happens("think_chunk", run, delta="hm\nso")
         chat.happens("text_chunk", run, delta="because")
         assert chat.printed == ["> why", *shown]
+
+
+def test_a_line_is_broken_between_words_cut_before_its_end_or_left_to_be_copied() -> None:
+    assert shown_lines(Line("! it went away", "warn", is_whole=True), 10) == ["! it went", "away"]
+    assert shown_lines(Line("come back with: x -s y", "dim", is_whole=True), 10) == ["come back with: x -s y"]
+    assert shown_lines(Line("! exec a long one", end=": code 3"), 20) == ["! exec a lo…: code 3"]
 
 
 def test_on_a_narrow_terminal_every_key_is_seen() -> None:
