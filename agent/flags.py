@@ -87,7 +87,7 @@ usage: agent --mode rpc [options]
 """
 _EXIT_CODES = """\
 exit code of -p: 0 answered; 1 failed or could not start; 2 usage;
-  4 cut short at --max-steps; 5 cut short at the model's limit; 124 timeout;
+  4 timeout; 5 cut short at --max-steps, or at the model's limit;
   128 + n ended by signal n
 With -p the answer goes to stdout, progress to stderr. Ctrl-C aborts the run
 and waits for its commands to stop; a second Ctrl-C does not wait.

@@ -177,7 +177,8 @@ def _output_errors_raised() -> Iterator[None]:
         raise OutputLost(str(exc)) from exc
 
 
-_EXIT_CODES = {"stop": 0, "max_steps": 4, "length": 5, "timeout": 124}
+_EXIT_CODES = {"stop": 0, "timeout": 4, "max_steps": 5, "length": 5}
+"""As those of ``pool prompt``."""
 _INCOMPLETE_REASONS = {
     "max_steps": "the agent was not done: it has made all model calls that one run may (--max-steps)",
     "length": "the answer is cut off: it has reached the model's limit",

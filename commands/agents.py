@@ -1,4 +1,4 @@
-"""``pool agents``: list the agent definitions; write one of a make that is known."""
+"""``pool agents``: list and show the agent definitions; write one of a make that is known."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.completion import complete_agents
 from commands.groups import CommandGroup
 from commands.options import (
     config_option,
@@ -17,6 +18,7 @@ from commands.options import (
     print_json,
     working_directory,
 )
+from errors import UsageError
 from profiles.catalogue import MAKES
 from wire.terminal import clean
 
@@ -38,19 +40,49 @@ LOGIN:  ok (a worker got through), wanted (one was refused), found (a key
 def agents(
     ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool
 ) -> None:
-    """List the agent definitions; add one of a known make.
+    """List the agent definitions; show one; add one of a known make.
 
     Works without a supervisor; a running one adds what its workers have shown of their programs.
     """
-    if ctx.invoked_subcommand is not None:
-        return
+    if ctx.invoked_subcommand is None:
+        _show_agents(socket, config, data_dir, as_json=as_json)
+
+
+@agents.command("list")
+@connection_options
+@json_option
+def list_all(socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool) -> None:
+    """List the agent definitions."""
+    _show_agents(socket, config, data_dir, as_json=as_json)
+
+
+@agents.command("show")
+@click.argument("name", metavar="AGENT", shell_complete=complete_agents)
+@connection_options
+@json_option
+def show(name: str, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool) -> None:
+    """Show one agent definition."""
+    _show_agents(socket, config, data_dir, only=name, as_json=as_json)
+
+
+def _show_agents(
+    socket: str | None, config: str | None, data_dir: str | None, *, only: str | None = None, as_json: bool
+) -> None:
+    """``only``: the agent of this name. Raises UsageError where there is none."""
     from commands.agent_facts import list_agents
 
     settings = load_with_flags(config, data_dir)
     inherited = {name: os.environ[name] for name in settings.rpc.env_passthrough if name in os.environ}
     told = _ask_supervisor(socket, config, data_dir)
     found = list_agents(settings, inherited, told)
-    if as_json:
+    if only is not None:
+        named = [agent for agent in found if agent.name == only]
+        if not named:
+            raise UsageError(f"there is no agent {only!r}; pool agents lists them")
+        found = named
+    if as_json and only is not None:
+        print_json(found[0])
+    elif as_json:
         print_json(found)
     else:
         from commands.agents_view import agents_view

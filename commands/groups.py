@@ -19,12 +19,20 @@ class CommandGroup(click.Group):
         known = first in self.commands or first not in _SYNONYMS
         return super().resolve_command(ctx, args if known else [_SYNONYMS[first], *rest])
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's
+        """Write the subcommands with whole descriptions; click itself cuts them to one line."""
+        rows = [(name, command.get_short_help_str(_LONGEST_HELP)) for name, command in self._listed()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The subcommands with this prefix; click itself cuts their descriptions."""
-        listed = [(name, command) for name, command in self.commands.items() if not command.hidden]
         names = [
             CompletionItem(name, help=command.get_short_help_str(_LONGEST_HELP))
-            for name, command in listed
+            for name, command in self._listed()
             if name.startswith(incomplete)
         ]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def _listed(self) -> list[tuple[str, click.Command]]:
+        return [(name, self.commands[name]) for name in sorted(self.commands) if not self.commands[name].hidden]

@@ -32,6 +32,7 @@ class ChatMachine:
         transcript: what happens in the session.
         agent, model: for the status line; empty until they are known.
         waits_for: why a message has no worker yet; empty while none waits.
+        place: its place in the pool's queue, where it is in that.
         is_connected: events are being followed.
     """
 
@@ -45,6 +46,7 @@ class ChatMachine:
         self.agent = options.get("agent") or ""
         self.model = ""
         self.waits_for = ""
+        self.place: int | None = None
         self.is_connected = True
         self._options = omit_none(**options)
         self._place = place
@@ -177,6 +179,7 @@ class ChatMachine:
     def _read_state(self, view: Any) -> None:
         self.agent, self.model = view["agent"], view["model"] or self.model
         self.waits_for = (view["waits_for"] or "") if self._look_at is not None else ""
+        self.place = view.get("place")
 
     def _opened(self, view: Any) -> list[Effect]:
         asked = self.transcript.questions.found(view["pending_permissions"])

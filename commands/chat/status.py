@@ -17,7 +17,8 @@ def live_lines(machine: ChatMachine, columns: int, rows: int) -> list[str]:
     for words, tail in machine.transcript.calls.running:
         lines += [fit(f"· {words}", columns), *tail_lines(tail, columns)]
     if machine.waits_for:
-        lines.append(fit(f"… waits: {clean(machine.waits_for)}", columns))
+        place = f" (place {machine.place})" if machine.place else ""
+        lines.append(fit(f"… waits{place}: {clean(machine.waits_for)}", columns))
     return lines[-rows:]
 
 

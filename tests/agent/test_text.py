@@ -67,8 +67,8 @@ ALL_CALLS = "agent: the agent was not done: it has made all model calls that one
     [
         ("LENGTH", (), 5, "agent: the answer is cut off: it has reached the model's limit"),
         ("ERROR", (), 1, "agent: the scripted model was asked to fail"),
-        ("TOOL:nothing {} FOREVER", ("--max-steps", "2"), 4, ALL_CALLS),
-        ("HANG", ("--timeout", "0.05"), 124, "agent: the run took longer than 0.05 s"),
+        ("TOOL:nothing {} FOREVER", ("--max-steps", "2"), 5, ALL_CALLS),
+        ("HANG", ("--timeout", "0.05"), 4, "agent: the run took longer than 0.05 s"),
     ],
 )
 def test_the_exit_code_tells_how_it_ended(

@@ -125,6 +125,10 @@ def test_the_agents_of_the_settings_are_listed_without_a_supervisor(alone: CliRu
     result = alone.invoke(cli.main, ["agents"])
     assert (result.exit_code, "main" in result.stdout, "no supervisor runs" in result.stdout) == (0, True, True)
     (main,) = msgspec.json.decode(alone.invoke(cli.main, ["agents", "--json"]).stdout)
+    assert alone.invoke(cli.main, ["agents", "list"]).stdout == result.stdout
+    assert msgspec.json.decode(alone.invoke(cli.main, ["agents", "show", "main", "--json"]).stdout) == main
+    unknown = alone.invoke(cli.main, ["agents", "show", "none"])
+    assert (unknown.exit_code, unknown.stderr) == (2, "pool: there is no agent 'none'; pool agents lists them\n")
     assert (main["name"], main["make"], main["missing"]) == ("main", "bundled", [])
 
 

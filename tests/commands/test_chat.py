@@ -184,8 +184,8 @@ def test_a_message_that_waits_says_why(chat: Chat) -> None:
     chat.take(chat.machine.wake(10.5))
     assert chat.machine.next_wakeup() == 10.5 + LOOK_SECONDS
     view = {"agent": "main", "model": None, "waits_for": "the pool is full", "state": "WORKING", "last_run": None}
-    chat.take(chat.machine.answered(chat.requests[-1], {**view, "pending_permissions": []}, 10.5))
-    assert live_lines(chat.machine, 40, 10) == ["… waits: the pool is full"]
+    chat.take(chat.machine.answered(chat.requests[-1], {**view, "place": 3, "pending_permissions": []}, 10.5))
+    assert live_lines(chat.machine, 40, 10) == ["… waits (place 3): the pool is full"]
     assert status_text(chat.machine, 60).startswith("waiting · ada · main")
     chat.happens("run:start", request.params["run"], worker="w1")
     assert (live_lines(chat.machine, 40, 10), chat.machine.next_wakeup()) == ([], None)

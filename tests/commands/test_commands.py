@@ -49,6 +49,8 @@ def test_every_command_explains_itself_on_a_narrow_terminal_and_calls_a_session_
         command = cli.main.get_command(click.Context(cli.main), name)
         assert command is not None
         assert len(command.get_short_help_str(90)) <= 66
+        if isinstance(command, click.Group):
+            assert "..." not in result.stdout.partition("\nCommands:\n")[2], f"{name}: a description is cut"
     for command in all_commands(cli.main):
         said = [command.help, command.short_help, *(getattr(param, "help", "") for param in command.params)]
         assert "onversation" not in " ".join(filter(None, said)), command.name
