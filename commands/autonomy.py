@@ -1,4 +1,4 @@
-"""``pool heartbeats``: list, run now. ``pool cron``: list, show, add, delete, enable, disable, run scheduled jobs."""
+"""``pool heartbeats``: list, show, run now. ``pool cron``: list, show, add, delete, enable, disable, run jobs."""
 
 import sys
 from typing import Any
@@ -9,8 +9,9 @@ from commands.autonomy_view import beat_text, job_started_text
 from commands.completion import complete_agents, complete_jobs, complete_sessions
 from commands.groups import CommandGroup
 from commands.options import connection_options, json_option, print_answer, print_json, read_text, with_client
-from commands.output import open_console, show_result
+from commands.output import open_console, show_records, show_result
 from doors.control.client import ControlClient
+from errors import UsageError
 from wire.messages import omit_none
 from wire.terminal import clean
 
@@ -29,7 +30,7 @@ To report events with the session's next turn instead:
 @json_option
 @click.pass_context
 def heartbeats(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """List each agent's heartbeat; run one now.
+    """List each agent's heartbeat; show one; run one now.
 
     A heartbeat is a turn that no user requested. The agent reads HEARTBEAT.md of its workspace and answers
     HEARTBEAT_OK when nothing needs attention; anything else is an alert, delivered where its session last spoke.
@@ -44,6 +45,21 @@ def heartbeats(ctx: click.Context, /, **options: str | bool | None) -> None:
 def list_heartbeats(client: ControlClient, *, as_json: bool) -> None:
     """Show for each agent its heartbeat's interval, the next time, and the last result."""
     show_result(client, "heartbeat.status", as_json=as_json)
+
+
+@heartbeats.command("show")
+@click.argument("agent", shell_complete=complete_agents)
+@json_option
+@with_client
+def show_heartbeat(client: ControlClient, agent: str, *, as_json: bool) -> None:
+    """Show the heartbeat of one agent, and its last result."""
+    found = [record for record in client.call("heartbeat.status") if record["agent"] == agent]
+    if not found:
+        raise UsageError(f"there is no agent {agent!r}; pool heartbeats lists them")
+    if as_json:
+        print_json(found[0])
+    else:
+        show_records("heartbeat.status", found, as_json=False)
 
 
 @heartbeats.command("run", short_help="Run an agent's heartbeat now, and wait.")

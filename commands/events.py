@@ -93,11 +93,11 @@ def inject(client: ControlClient, session: str, kind: str | None, text: str, *, 
     print_answer(result, is_same if result["event"] is None else f"the event is queued for {where}", as_json=as_json)
 
 
-@events.command("peek")
+@events.command("list")
 @session_option
 @json_option
 @with_client
-def peek(client: ControlClient, session: str, *, as_json: bool) -> None:
+def list_system_events(client: ControlClient, session: str, *, as_json: bool) -> None:
     """List the system events that a session's next turn will receive."""
     from commands.output import show_result  # rich: only this command draws a table
 

@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import CompletionItem
 
-_SYNONYMS = {"ls": "list", "status": "list", "get": "show", "rm": "delete", "remove": "delete"}
+_SYNONYMS = {"ls": "list", "status": "list", "peek": "list", "get": "show", "rm": "delete", "remove": "delete"}
 """Words that are understood beside those that the help lists."""
 _LONGEST_HELP = 200
 

@@ -155,7 +155,7 @@ def test_what_nobody_foresaw_is_one_line_however_it_is_wrapped_and_an_interrupt_
         ("run x", ""),
         ("status --watch --json", "choose one"),
         ("events inject text", "'-s' / '--session'"),
-        ("events peek", "'-s' / '--session'"),
+        ("events list", "'-s' / '--session'"),
         ("route --channel sms --chat-type group --sender 7", ""),
         ("route --channel x --chat-type dm --sender 7 --parent nobody", ""),
         ("sessions delete a", "--yes"),
@@ -198,7 +198,7 @@ RELOADED = {"changed": ["pool.max", "log.level"], "needs_restart": ["data_dir"]}
         ("sessions show ada", "idle", SESSION),
         ("sessions history ada --limit 3", '· exec {"cmd":"ls"}', HISTORY),
         ("reload", "changed: pool.max, log.level\ntakes effect at the next start: data_dir\n", RELOADED),
-        ("events peek -s ada", "CAME", {"session": "ada", "events": [EVENT]}),
+        ("events list -s ada", "CAME", {"session": "ada", "events": [EVENT]}),
         ("events peek -s bob", "no system events queued\n", {"session": "bob", "events": []}),
     ],
 )
@@ -282,6 +282,14 @@ def test_a_command_asks_for_one_thing_and_says_what_came_of_it(
     assert result.stdout == words if words.endswith("\n") else words in result.stdout
     if call[0] in ANSWERS:
         assert bench.json(*args, stdin="the bell rang") == ANSWERS[call[0]]
+
+
+def test_one_heartbeat_is_shown(bench: Bench) -> None:
+    bench.pool.fixed = ANSWERS
+    shown = bench.run("heartbeats", "show", "night-watch").stdout
+    assert ("\nnight-watch" in shown, "\nmain" in shown) == (True, False)
+    assert bench.json("heartbeats", "show", "main") == next(iter(ANSWERS["heartbeat.status"]))
+    assert bench.run("heartbeats", "show", "none").exit_code == 2
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("silent", 0), ("repeated", 0), ("skipped", 1), ("failed", 1)])
