@@ -255,3 +255,9 @@ def test_every_kind_of_block_has_one_empty_line_behind_it(block: str, *, is_colo
     lines = re.sub(r"\x1b\[[\d;]*m", "", render_markdown(block, 40, is_coloured=is_coloured)).split("\n")
     assert (bool(lines[0].strip()), bool(lines[-3].strip()), lines[-2:]) == (True, True, ["", ""])
     assert not lines[0].startswith("   "), "centred"
+
+
+def test_an_answer_that_comes_is_broken_where_the_terminal_breaks_wide_characters(chat: Chat) -> None:
+    run = chat.say("write")
+    chat.happens("text_chunk", run, delta="漢字漢字漢字👍 ab")
+    assert live_lines(chat.machine, 9, 10) == ["漢字漢字", "漢字👍 ab"]
