@@ -55,7 +55,7 @@ class RpcClient:
         mask: SecretMask | None = None,
         journal: Callable[[Sequence[JournalWrite]], ProtocolViolation | None] | None = None,
     ) -> None:
-        self.name, self.settings, self._journal = name, settings, journal
+        self.name, self.settings, self._journal = name, settings, journal or (lambda _writes: None)
         self.now = trio.lowlevel.current_clock().current_time
         self.end_error: PoolError | None = None
         self._transport, self.dialect = transport, dialect
@@ -331,7 +331,7 @@ class RpcClient:
     def _apply(self, step: Step, request: RpcRequest | None = None, *, size: int = 0) -> None:
         if step.raw and self._on_raw is not None:
             self._on_raw(step.raw)
-        if step.journal and self._journal is not None and (failure := self._journal(step.journal)) is not None:
+        if step.journal and (failure := self._journal(step.journal)) is not None:
             self._stop(failure)
             return
         if step.journal and request is not None:
@@ -394,7 +394,7 @@ class RpcClient:
         if self._on_ended is not None:
             self._on_ended(error)
         self._stdin_queue.close()
-        self._pending.fail_all(error)
+        self._journal(self._pending.fail_all(error))
         self._broadcast.finish(error)
         self._ready_or_ended.set()
         self._ended.set()

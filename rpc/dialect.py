@@ -28,12 +28,14 @@ class JournalWrite(NamedTuple):
     appended, and its members hold from there on.
     ``message``: one message, which gets its seq and time from the layer that writes the file.
     ``process``: the agent is about to take the conversation up, or has closed it.
+    ``withdraws``: the last entry is removed, where it is a message of the user.
     """
 
     path: str
     header: SessionHeader | None = None
     message: TranscriptMessage | None = None
     process: ProcessMark | None = None
+    withdraws: bool = False
 
 
 class ConversationFacts(NamedTuple):

@@ -56,6 +56,8 @@ class JournalWriter:
                     self._append_message(write.path, write.message)
                 if write.process is not None:
                     self._mark(write.path, write.process)
+                if write.withdraws:
+                    self._withdraw(write.path)
         except TranscriptError as exc:
             return ProtocolViolation(f"its conversation cannot be recorded: {exc.message}")
         return None
@@ -82,6 +84,19 @@ class JournalWriter:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+    def _withdraw(self, path: str) -> None:
+        """Where the file cannot be changed the message stays, as if it had been sent."""
+        self._settled.pop(path, None)
+        with (
+            suppress(OSError, ValueError, *DECODE_ERRORS),
+            Path(path).open("r+b") as file,
+            mmap.mmap(file.fileno(), 0) as content,
+        ):
+            begin = content.rfind(b"\n", 0, len(content) - 1) + 1
+            message = msgspec.json.decode(content[begin:], type=_LastEntry).message
+            if message is not None and message.role == "user":
+                file.truncate(begin)
 
     def _append_message(self, path: str, message: TranscriptMessage) -> None:
         entry, writer = MessageEntry(self._next_seq(path), time.time(), message), self._writer(path)
@@ -162,22 +177,6 @@ def read_journal(path: str) -> JournalReading:
         closed_cleanly=is_closed,
     )
     return JournalReading(facts, last_seq)
-
-
-def withdraw_prompt(path: str) -> None:
-    """Remove the last entry where it is a user's message: one that was recorded, and never sent.
-
-    Where the file cannot be changed it stays, as if it had been sent.
-    """
-    with (
-        suppress(OSError, ValueError, *DECODE_ERRORS),
-        Path(path).open("r+b") as file,
-        mmap.mmap(file.fileno(), 0) as content,
-    ):
-        begin = content.rfind(b"\n", 0, len(content) - 1) + 1
-        message = msgspec.json.decode(content[begin:], type=_LastEntry).message
-        if message is not None and message.role == "user":
-            file.truncate(begin)
 
 
 class _LastEntry(msgspec.Struct):

@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from errors import PoolError, RequestTimeout, UsageError, WorkerRefused
-from rpc.journal import withdraw_prompt
+from rpc.dialect import JournalWrite
 from rpc.transport import MAX_REASON_CHARS
 from rpc.wakeup import Wakeup
 from wire.framing import DECODE_ERRORS
@@ -216,18 +216,21 @@ class PendingRequests:
             f"worker {self._worker} did not answer {method} in time", worker=self._worker, method=method, sent=sent
         )
 
-    def fail_all(self, error: PoolError) -> None:
+    def fail_all(self, error: PoolError) -> list[JournalWrite]:
         """The one terminal path: every request fails with an error of its own that says whether it was sent.
 
-        A prompt that was not is taken back from its transcript first: the caller may give it to another worker.
+        Returns what takes a prompt that was not back from its transcript: the caller may give it to another worker.
         """
         requests = list(self._by_id.values())
         self._by_id.clear()
         self._deadlines = KeyedTimers()
         for request in requests:
-            if request.journal and not request.sent:
-                withdraw_prompt(request.journal)
             request.fail(copy_error(error, sent=request.sent, method=request.method))
+        return [
+            JournalWrite(request.journal, withdraws=True)
+            for request in requests
+            if request.journal and not request.sent
+        ]
 
 
 def copy_error(error: PoolError, **details: object) -> PoolError:

@@ -33,8 +33,8 @@ ACP_WORKERS = (
         "I1",
         "a prompt that was not sent stays in the transcript",
         "rpc/requests.py:PendingRequests.fail_all",
-        "if request.journal and not request.sent:",
-        "if False:",
+        "if request.journal and not request.sent",
+        "if False",
         ("tests/rpc/acp/test_client.py::test_a_prompt_stands_in_the_transcript_only_where_it_may_have_been_read",),
     ),
     Mutant(
