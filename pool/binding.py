@@ -210,7 +210,7 @@ class SessionBinder:
             self._workers.stop(worker, StopReason.RETIRED)
             return
         worker.preparation = None
-        self._workers.unbind(session)
+        self._workers.unbind(session, "no_room")
 
     def _finish_preparation(self, worker: WorkerRecord) -> None:
         """Grant all waiters of this preparation; with none left the binding stays."""
@@ -246,7 +246,7 @@ class SessionBinder:
             raise UsageError(
                 f"hold {hold.generation} of request {hold.request!r} is stale, {held.hold.generation} is in force"
             )
-        self._release_hold(held, release.turns)
+        self._release_hold(held, release.turns, lost=release.lost)
 
     def cancel(self, cancel: Cancel) -> None:
         """The caller is gone: it waits no longer, and holds nothing."""
@@ -260,7 +260,7 @@ class SessionBinder:
         else:
             state.lost_holds.pop(request, None)
 
-    def _release_hold(self, held: HoldRecord, turns: int) -> None:
+    def _release_hold(self, held: HoldRecord, turns: int, *, lost: bool = False) -> None:
         state = self._state
         worker, session = held.worker, held.session
         del state.holds[held.hold.request], session.holds[held.hold.request]
@@ -272,6 +272,9 @@ class SessionBinder:
             return
         if state.settings.max_turns and worker.turns >= state.settings.max_turns:
             self._workers.schedule_retirement(worker, "turns")
+        if lost and not session.holds and worker.session is session and worker.preparation is None:
+            self._workers.unbind(session, "lost")
+            return
         if session.waiting:
             self.serve_waiting(session)
         self._workers.refresh(worker)

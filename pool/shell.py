@@ -209,11 +209,14 @@ class Pool:
             self._apply(stimuli.WorkerFailed(life.id, FailureKind.STALLED, error))
         elif life is not None and life.worker.client.dialect.retire_reason is not None:
             self._apply(stimuli.RecycleWorker(life.id))
+        lost = life is not None and life.worker.client.dialect.has_lost_conversation
+        if life is not None and lost:
+            life.conversation = None
         if not lease.is_released:
             lease.is_released = True
             for seconds in lease.turn_seconds:
                 self.latencies.turn.add_for(lease.profile, seconds)
-            self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds)))
+            self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds), lost=lost))
 
     def submit(self, stimulus: Stimulus) -> None:
         """Tell the pool a fact or a wish from outside: SessionBusy, Pause, StopWorker, SettingsChanged ...

@@ -49,10 +49,14 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """One hold ends; ``turns`` is how many turns it ran. A stale generation is refused (UsageError)."""
+    """One hold ends; ``turns`` is how many turns it ran. A stale generation is refused (UsageError).
+
+    ``lost``: the worker no longer has the session's conversation, which is to be put into one again.
+    """
 
     hold: WorkerHold
     turns: int = 1
+    lost: bool = False
 
 
 class SessionBusy(msgspec.Struct, frozen=True):

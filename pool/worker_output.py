@@ -154,12 +154,16 @@ class RawListeners:
             life.worker.on_stderr(port.receive_stderr)
 
     async def reconcile(self, life: WorkerTask, soft: SoftArgs) -> WorkerFailed | WorkerReconciled:
-        """Bring a worker to what its session asks for, while it has no listener; what came of that."""
+        """Bring a worker to what its session asks for, while it has no listener; what came of that.
+
+        One that turns out to have lost the conversation has failed: another is given it.
+        """
         self.disconnect(life)
         try:
             await reconcile(life.worker.client, soft)
         except PoolError as exc:
-            return WorkerFailed(life.id, FailureKind.RECONCILE, exc)
+            has_lost = life.worker.client.dialect.has_lost_conversation
+            return WorkerFailed(life.id, FailureKind.RESET if has_lost else FailureKind.RECONCILE, exc)
         else:
             return WorkerReconciled(life.id)
         finally:

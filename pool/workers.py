@@ -131,12 +131,12 @@ class Workers:
         session.worker = None
         self._state.requeue(session)
 
-    def unbind(self, session: SessionRecord) -> None:
-        """The session's conversation was never opened by its worker, which is free for any other."""
+    def unbind(self, session: SessionRecord, why: str) -> None:
+        """The session's conversation is not open in its worker, which is free for any session, this one included."""
         worker = session.worker
         if worker is None:
             return
-        self._start_parking(session, worker, "no_room")
+        self._start_parking(session, worker, why)
         worker.session = None
         self._state.dedicated.pop(worker, None)
         self.finish_parking(session)

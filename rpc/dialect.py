@@ -100,6 +100,11 @@ class Dialect(Protocol):
         ...
 
     @property
+    def has_lost_conversation(self) -> bool:
+        """Whether the worker no longer has the conversation that it was given last, and could be given it again."""
+        ...
+
+    @property
     def conversation_facts(self) -> ConversationFacts | None:
         """What the agent last said of its conversation; None in dialects whose programs are asked for it."""
         ...

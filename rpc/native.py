@@ -33,6 +33,7 @@ class NativeDialect:
 
     name = "native"
     retire_reason = None
+    has_lost_conversation = False
     conversation_facts = None
 
     def __init__(self) -> None:

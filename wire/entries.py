@@ -48,7 +48,7 @@ class ProcessMark(msgspec.Struct, frozen=True, tag_field="type", tag="process"):
     """A line of a transcript that the supervisor writes: what the agent's process does with the conversation.
 
     ``opened``: one is about to take it up. ``closed``: the last one has closed it, or has ended in good order; that
-    holds while it is the last line. Readers of the conversation pass over it.
+    holds while it is the last line. ``lost``: it no longer has it. Readers of the conversation pass over it.
     """
 
     state: str

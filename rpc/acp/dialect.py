@@ -16,6 +16,7 @@ from rpc.acp.conversation import AcpConversation
 from rpc.acp.health import PingCheck
 from rpc.acp.inbox import AcpInbox
 from rpc.acp.link import AcpLink, AcpProcedure
+from rpc.acp.loss import loss_of
 from rpc.acp.messages import AcpLine
 from rpc.acp.options import AcpOptions
 from rpc.acp.permissions import AcpDecideParams, PermissionDesk
@@ -114,6 +115,11 @@ class AcpDialect:
     def retire_reason(self) -> str | None:
         """Why this process should serve no further conversation; None where it may."""
         return self._sessions.retire_reason
+
+    @property
+    def has_lost_conversation(self) -> bool:
+        """Whether the agent no longer has the conversation that was the current one."""
+        return self._sessions.has_lost_current
 
     @property
     def conversation_facts(self) -> ConversationFacts:
@@ -318,7 +324,12 @@ class AcpDialect:
             config = conversation.config
             self._link.answer(request_id, {"model": config.model, "level": config.thinking, "mode": config.mode})
 
-        self._link.run(begin(conversation), finish, partial(self._link.reject_for, request_id))
+        def fail(error: WorkerRefused) -> None:
+            if not self._turns.is_running and loss_of(error.details.get("agent_code"), error.message) is not None:
+                self._sessions.lose(conversation)
+            self._link.reject_for(request_id, error)
+
+        self._link.run(begin(conversation), finish, fail)
 
     # --- questions ---
 

@@ -97,7 +97,12 @@ def assistant_entry(conversation: AcpConversation, text: str, stop_reason: str) 
     return JournalWrite(conversation.journal, None, TranscriptMessage("assistant", blocks, stop_reason=stop_reason))
 
 
-def process_mark(journal: str, state: Literal["opened", "closed"]) -> JournalWrite:
+def withdrawal(conversation: AcpConversation) -> JournalWrite:
+    """Takes back what a person said last: the agent has not got it."""
+    return JournalWrite(conversation.journal, withdraws=True)
+
+
+def process_mark(journal: str, state: Literal["opened", "closed", "lost"]) -> JournalWrite:
     """What becomes of the conversation in this process, for its transcript."""
     return JournalWrite(journal, process=ProcessMark(state))
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from rpc.acp.messages import AUTH_REQUIRED, AcpAnswer, text_of
+from rpc.acp.loss import loss_of
+from rpc.acp.messages import AUTH_REQUIRED, AcpAnswer, AcpError, text_of
 from rpc.acp.updates import used_tokens
 from rpc.run_events import MAX_MESSAGE_CHARS, RecordedMessage
 from wire.messages import PromptResult, StopReason, TokenUsage
@@ -126,11 +127,19 @@ class AcpRun:
         if answer.error is not None:
             if cancelled:
                 return "aborted", None
-            login = "the agent wants a login: " if answer.error.code == AUTH_REQUIRED else ""
-            return "error", login + answer.error.text
+            return "error", _refusal_text(answer.error)
         reason = _STOP_REASONS.get(text_of(answer.result.get("stopReason")), "stop")
         if reason == "error":
             return "error", "refusal"
         if reason != "aborted" or cancelled:
             return reason, None
         return "aborted", "a call was denied" if self.denied else "the agent has cancelled the turn by itself"
+
+
+def _refusal_text(error: AcpError) -> str:
+    """Why a prompt failed, in the agent's words behind ours."""
+    if error.code == AUTH_REQUIRED:
+        return f"the agent wants a login: {error.text}"
+    if loss_of(error.code, error.text) is not None:
+        return f"the agent has lost the conversation, which the next message takes up again: {error.text}"
+    return error.text

@@ -47,6 +47,7 @@ class AcpSessions:
         replay: what is being loaded.
         awaits_id: ``session/new`` is not answered.
         retire_reason: why the process should serve no further conversation.
+        has_lost_current: the agent no longer has the conversation that was the current one, and no other is.
         strategy, cause: how the latest switch went on with its conversation, and why it fed it again.
         on_state: called with what an agent said of the state of a conversation while it loaded it.
         on_begun: called when ``session/new`` has been answered and its conversation is the current one.
@@ -58,6 +59,7 @@ class AcpSessions:
         self._wanted = wanted
         self._idle_limit = idle_limit
         self._open: dict[str, AcpConversation] = {}
+        self._lost: set[str] = set()
         self._begun = 0
         self._servers: list[dict[str, Any]] = []
         self.known: set[str] = set()
@@ -66,6 +68,7 @@ class AcpSessions:
         self.replay: Replay | None = None
         self.awaits_id = False
         self.retire_reason: str | None = None
+        self.has_lost_current = False
         self.strategy: str | None = None
         self.cause: str | None = None
         self.on_begun: Callable[[], None] = lambda: None
@@ -126,6 +129,8 @@ class AcpSessions:
     def _adopt(self, conversation: AcpConversation) -> AcpProcedure[None]:
         self.current = self._open[conversation.session] = conversation
         self.known.add(conversation.session)
+        self._lost.discard(conversation.session)
+        self.has_lost_current = False
         conversation.servers = self._servers
         self._begun += 1
         if self._begun >= MAX_CONVERSATIONS and not self.record.close:
@@ -136,6 +141,14 @@ class AcpSessions:
         except WorkerRefused:
             self.current = None
             raise
+
+    def lose(self, conversation: AcpConversation) -> None:
+        """The agent has said that it no longer has it: it is to be loaded again, and is not closed in order."""
+        self._open.pop(conversation.session, None)
+        self._lost.add(conversation.session)
+        self._link.record(process_mark(conversation.journal, "lost"))
+        if self.current is conversation:
+            self.current, self.has_lost_current = None, True
 
     def _leave(self) -> AcpProcedure[None]:
         """Close the current conversation where that is offered; a failure is none of ours."""
@@ -252,7 +265,7 @@ class AcpSessions:
         if facts.closed_cleanly:  # by another process, after this one
             self._link.record(process_mark(path, "opened"))
         held.journal, held.is_spare = path, False
-        self.current = held
+        self.current, self.has_lost_current = held, False
         yield from apply_settings(held, self._wanted)
         self._report("kept")
         return held
@@ -271,11 +284,16 @@ class AcpSessions:
 
     def _restore(self, path: str, facts: JournalFacts, *, honest: bool) -> AcpProcedure[AcpConversation]:
         cause, words = "unsupported", None
+        is_lost = facts.agent_session in self._lost
+        if is_lost:  # as the agent says; what it has open after all must not be loaded a second time
+            yield from self._close(facts.agent_session)
         for method in self._ways_back(facts, honest=honest):
             try:
                 verdict, answer, replay = yield from self._load(path, facts, method)
             except WorkerRefused as error:
                 self._raise_unless_answered(error)
+                if is_lost:  # this process may be broken: another one shows whether the conversation is
+                    raise WorkerRefused(f"the agent has lost the conversation: {error}", worker_code="stale") from error
                 cause, words = "error", error.message
                 continue  # what was not resumed can be loaded
             if verdict is ReplayVerdict.WHOLE:

@@ -5,10 +5,11 @@ from typing import Any
 from rpc.acp.calls import CallBook
 from rpc.acp.conversation import AcpConversation
 from rpc.acp.link import AcpLink, AcpRequest
+from rpc.acp.loss import Loss, loss_of
 from rpc.acp.messages import AcpAnswer, text_of
 from rpc.acp.options import AcpOptions
 from rpc.acp.permissions import PermissionDesk
-from rpc.acp.prompt import assistant_entry, journal_header, prompt_blocks, text_blocks, user_entry
+from rpc.acp.prompt import assistant_entry, journal_header, prompt_blocks, text_blocks, user_entry, withdrawal
 from rpc.acp.run import AcpPhase, AcpPhaseEvent, AcpRun, next_acp_phase
 from rpc.acp.sessions import AcpSessions
 from rpc.acp.updates import used_tokens
@@ -160,15 +161,27 @@ class AcpTurns:
         result = run.outcome = run.result(answer, cancelled=cancelled)
         self.run, self._conversation = None, None
         if conversation is not None:
-            conversation.turns += 1
-            if answer is not None and answer.error is None:
-                conversation.is_fresh, conversation.earlier = False, ""
-            self._link.record(assistant_entry(conversation, "\n\n".join(run.messages), result.stop_reason))
+            self._record_end(run, conversation, result, answer)
         self._publish_end(run, result, answer)
         for request_id in run.waiting:
             self._link.answer(request_id, result)
         for request_id in run.aborts:
             self._link.answer(request_id, {"aborted": True})
+
+    def _record_end(
+        self, run: AcpRun, conversation: AcpConversation, result: PromptResult, answer: AcpAnswer | None
+    ) -> None:
+        error = None if answer is None else answer.error
+        loss = None if error is None else loss_of(error.code, error.text)
+        if loss is Loss.UNKNOWN and not run.did_something:
+            self._link.record(withdrawal(conversation))  # a replay will not have it
+        else:
+            conversation.turns += 1
+            if answer is not None and error is None:
+                conversation.is_fresh, conversation.earlier = False, ""
+            self._link.record(assistant_entry(conversation, "\n\n".join(run.messages), result.stop_reason))
+        if loss is not None:
+            self._sessions.lose(conversation)
 
     def _publish_end(self, run: AcpRun, result: PromptResult, answer: AcpAnswer | None) -> None:
         if answer is not None and used_tokens(answer.result) is not None:

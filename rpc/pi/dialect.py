@@ -70,6 +70,7 @@ class PiDialect:
 
     name = "pi"
     retire_reason = None
+    has_lost_conversation = False
     conversation_facts = None
 
     def __init__(

@@ -234,6 +234,24 @@ def test_a_worker_killed_in_mid_turn_fails_the_run_and_the_session_goes_on_elsew
     assert supervisor.worker_of("killed")["pid"] != pid
 
 
+def test_a_conversation_that_the_agent_has_lost_fails_one_prompt_and_is_loaded_for_the_next(
+    supervisor: Supervisor,
+) -> None:
+    for loss in ("LOSE", "LOSE;ERROR=-32603:the server process exited"):  # before the prompt, and in its turn
+        ask(supervisor, loss, "ECHO:before", "fix")
+        pid = supervisor.worker_of(loss)["pid"]
+        failed = supervisor.outcome(begin(supervisor, loss, f"ECHO:last;{loss}"))
+        if loss == "LOSE":
+            failed = supervisor.outcome(begin(supervisor, loss, "ECHO:never read"))
+        assert "the agent has lost the conversation" in failed["error"]["message"]
+        told = ask(supervisor, loss, "RECALL")
+        assert "ECHO:before" in told
+        assert "ECHO:last" in told
+        assert "ECHO:never read" not in told
+        assert strategies(supervisor, loss) == ["loaded"]
+        assert supervisor.worker_of(loss)["pid"] == pid
+
+
 def test_an_agent_whose_wrapper_has_exited_is_the_worker_until_it_ends(supervisor: Supervisor) -> None:
     ask(supervisor, "wrapped", "ECHO:before;SETSID:sleep 302", "wrapped")
     first = supervisor.worker_of("wrapped")

@@ -3,6 +3,7 @@
 from collections import Counter
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from fixtures.acp_real import REAL_AGENTS, RealAgent
@@ -68,6 +69,31 @@ def play_round(pooled: Pooled, words: Words, victim: str | None = None) -> None:
     assert {session: answer["status"] for session, answer in answers.items()} == dict.fromkeys(words.of, "ok")
     wrong = {session: words.wrong(session, answer["text"]) for session, answer in answers.items()}
     assert wrong == {session: [] for session in words.of}
+
+
+@each_agent(["claude-agent-acp"])
+def test_a_conversation_whose_process_inside_the_agent_was_killed_goes_on_with_the_next_prompt(
+    real_agent: RealAgent, model_server: ModelServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("i")
+    text = settings(1, definition(real_agent, place, model_server.port))
+    with running_supervisor(place / "data", settings=text) as supervisor:
+        pooled = Pooled(supervisor, real_agent, model_server, place)
+        word, pid = uuid4().hex, 0
+        for is_in_turn in (False, True):
+            pooled.ask("alice", word)
+            pid = pid or pooled.pid_of("alice")
+            hanging = pooled.hang("alice", f"HANG {uuid4().hex}") if is_in_turn else None
+            inner = psutil.Process(pid).children(recursive=True)
+            assert inner != []
+            for process in inner:
+                process.kill()
+            psutil.wait_procs(inner)
+            failed = pooled.outcome(hanging or pooled.begin("alice", "not read"))
+            assert "the agent has lost the conversation" in failed["error"]["message"]
+            assert word in pooled.ask("alice", "RECALL")
+            assert pooled.strategy("alice") in {"loaded", "refed"}, "it may have read the prompt, or not"
+            assert pooled.pid_of("alice") == pid
 
 
 @each_agent(REAL_AGENTS)

@@ -17,7 +17,7 @@ from rpc.acp.options import JournalFacts
 from rpc.dialect import ConversationFacts, JournalWrite
 from rpc.journal import JournalWriter
 from rpc.native import NativeDialect
-from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, plain_profile, say
+from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, plain_profile, say
 from tests.rpc.clients import running
 from tests.rpc.memory_transport import MemoryTransport
 from wire.entries import SessionHeader, TextBlock, TranscriptMessage
@@ -40,6 +40,7 @@ class SlowWorker(MemoryWorker):
 
 class RetiringDialect(NativeDialect):
     retire_reason: str | None = None  # type: ignore[assignment]  # that of the native dialect never has one
+    has_lost_conversation: bool = False
 
 
 class RetiringWorker(MemoryWorker):
@@ -95,6 +96,34 @@ async def test_a_worker_that_should_serve_no_further_conversation_is_replaced_af
         assert await say(pool, "alice", "enough") == "a1|enough"
         assert await say(pool, "alice", "a2") == "a1|enough|a2"
     assert launcher.starts == ["w1", "w2"]
+
+
+class ForgetfulWorker(MemoryWorker):
+    """One that no longer has its conversation after the prompt ``lose``, and refuses its model then."""
+
+    def __init__(self, name: str, launcher: MemoryLauncher, profile: CapabilityProfile) -> None:
+        super().__init__(name, launcher, profile)
+        self.client.dialect = RetiringDialect()
+
+    def prompt(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        self.client.dialect.has_lost_conversation = request["params"]["text"] == "lose"  # type: ignore[misc]
+        return super().prompt(request)
+
+
+async def test_a_conversation_that_a_worker_has_lost_is_put_into_it_again(autojump_clock: MockClock) -> None:
+    launcher, events = MemoryLauncher(), list[tuple[str, dict[str, Any]]]()
+    launcher.kind = ForgetfulWorker
+    async with make_pool(launcher, max=1, on_event=lambda event, data: events.append((event, data))) as pool:
+        async with pool.lease("alice", DEFAULT) as first, pool.lease("alice", DEFAULT) as second:
+            await first.prompt("lose").wait()
+            await pool.release(first)
+            assert pool.placement("alice").worker == "w1", "the other lease holds it"
+            assert not second.is_released
+        assert pool.placement("alice").worker is None
+        assert await say(pool, "alice", "a2") == "lose|a2"
+    assert launcher.starts == ["w1"]
+    reasons = [data["reason"] for event, data in events if event == "session_parked"]
+    assert reasons[0] == "lost"
 
 
 class TalkativeDialect(NativeDialect):

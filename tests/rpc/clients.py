@@ -82,6 +82,7 @@ class Deferring:
 
     name = "deferring"
     retire_reason = None
+    has_lost_conversation = False
     conversation_facts = None
     is_running = False
     is_streaming = False

@@ -183,11 +183,15 @@ def test_a_process_that_ends_in_order_closes_its_conversation_until_something_fo
         assert not facts(path).closed_cleanly, later
 
 
-@pytest.mark.parametrize("end", ["killed", "in a turn", "aborted", "opened elsewhere", "goes on elsewhere", "removed"])
+@pytest.mark.parametrize(
+    "end", ["killed", "in a turn", "aborted", "lost", "opened elsewhere", "goes on elsewhere", "removed"]
+)
 def test_an_end_that_may_have_lost_something_closes_nothing(path: str, end: str) -> None:
     writer = after_a_turn(path, "aborted" if end == "aborted" else "stop")
     if end == "in a turn":
         assert writer.append([said(path, "again")]) is None
+    elif end == "lost":
+        assert writer.append([marked(path, "lost")]) is None
     elif end == "opened elsewhere":
         written(path, marked(path, "opened")).close()
     elif end == "goes on elsewhere":

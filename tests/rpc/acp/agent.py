@@ -177,6 +177,8 @@ def journal_lines(entries: Iterable[JournalWrite]) -> list[str]:
         message = entry.message
         if entry.process is not None:
             head += f"<{entry.process.state}>"
+        if entry.withdraws:
+            head += "<withdrawn>"
         if message is not None:
             end = f" ({message.stop_reason})" if message.stop_reason else ""
             origin = "" if message.origin == "prompt" else f" <{message.origin}>"
