@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from errors import ProtocolViolation, WorkerRefused
-from rpc.acp.agent_record import AcpAgentRecord, login_message, read_record, version_problem, wants_login
+from rpc.acp.agent_record import AcpAgentRecord, read_record, version_problem, wants_login
 from rpc.acp.conversation import AcpConversation, Replay, ReplayVerdict, journal_path, unknown_id
 from rpc.acp.link import AcpLink, AcpProcedure, AcpRequest
+from rpc.acp.login import login_error, with_login
 from rpc.acp.messages import METHOD_NOT_FOUND, PROTOCOL_VERSION, AcpAnswer, text_of
 from rpc.acp.options import AcpOptions, JournalFacts
 from rpc.acp.prompt import process_mark
@@ -174,30 +175,7 @@ class AcpSessions:
         return {"cwd": self._options.cwd, "mcpServers": [*self._options.mcp_servers, *more]}
 
     def _with_login(self, method: str, params: dict[str, Any]) -> AcpProcedure[AcpAnswer]:
-        try:
-            return (yield AcpRequest(method, params))
-        except WorkerRefused as error:
-            if not wants_login(error):
-                raise
-            yield from self._log_in(error)
-        try:
-            return (yield AcpRequest(method, params))
-        except WorkerRefused as error:
-            raise (self._login_error(error.message) if wants_login(error) else error) from error
-
-    def _log_in(self, refused: WorkerRefused) -> AcpProcedure[None]:
-        """Ask for the login that was chosen; no other one, which might open a browser."""
-        wanted = self._options.auth_method
-        offered = next((method for method in self.record.auth_methods if method.id == wanted), None)
-        if wanted is None or offered is None or offered.type == "terminal":
-            raise self._login_error(refused.message)
-        try:
-            yield AcpRequest("authenticate", {"methodId": wanted})
-        except WorkerRefused as error:
-            raise self._login_error(error.message) from error
-
-    def _login_error(self, said: str) -> WorkerRefused:
-        return WorkerRefused(login_message(self.name, self.record.auth_methods, said), worker_code="auth_required")
+        return with_login(AcpRequest(method, params), self.name, self.record, self._options.auth_method)
 
     # --- go on ---
 
@@ -360,7 +338,7 @@ class AcpSessions:
             self.retire_reason = "it did not answer a load in time"
             raise error
         if wants_login(error):
-            raise self._login_error(error.message) from error
+            raise login_error(self.name, self.record, error.message) from error
 
     def probe(self, nonce: str) -> AcpProcedure[bool | None]:
         """Whether the agent refuses to resume an id that it cannot have; None where its answer says nothing of it.
