@@ -195,10 +195,10 @@ class SessionBinder:
             self._state.reject(waiter, error)
         self._finish_preparation(worker)
 
-    def reset_failed_disk_full(self, worker: WorkerRecord, error: PoolError) -> None:
-        """The disk has no room for the conversation: those who want it fail, and nothing is held against the worker.
+    def reset_refused(self, worker: WorkerRecord, kind: FailureKind, error: PoolError) -> None:
+        """The fault is not this worker's: those who want the conversation fail, and nothing is held against it.
 
-        One that has refused a new conversation has its earlier one, and is free. Of one that has refused to resume
+        One that has refused a new conversation because the disk is full has its earlier one, and is free. Of any other
         nothing is known: it is replaced.
         """
         preparation, session = worker.preparation, worker.session
@@ -206,7 +206,7 @@ class SessionBinder:
             raise UsageError(f"worker {worker.id} is not being reset", worker=worker.id)
         for waiter in in_order(preparation.waiters):
             self._state.reject(waiter, error)
-        if preparation.resume_from is not None:
+        if preparation.resume_from is not None or kind is FailureKind.UNFIT:
             self._workers.stop(worker, StopReason.RETIRED)
             return
         worker.preparation = None

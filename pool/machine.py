@@ -280,8 +280,8 @@ class PoolMachine:
         if kind is FailureKind.RECONCILE:
             self._binder.reconcile_failed(worker, failed.error)
             return
-        if kind is FailureKind.DISK_FULL:
-            self._binder.reset_failed_disk_full(worker, failed.error)
+        if kind in (FailureKind.DISK_FULL, FailureKind.UNFIT):
+            self._binder.reset_refused(worker, kind, failed.error)
             return
         if worker.state is WorkerState.STARTING:
             kind = FailureKind.START

@@ -15,7 +15,7 @@ from pool.worker_output import RawListeners
 from pool.worker_task import WorkerTask
 from profiles import DIALECTS
 from rpc.acp.requests import AcpProbeResult
-from rpc.acp.sessions import LOAD_REFUSED, PROBE_SECONDS
+from rpc.acp.sessions import ID_REUSED, LOAD_REFUSED, PROBE_SECONDS
 
 
 class ConversationResets:
@@ -54,7 +54,7 @@ class ConversationResets:
         except PoolError as exc:
             if exc.details.get("worker_code") == LOAD_REFUSED:
                 self._note(life, "refed", "error")
-            return WorkerFailed(life.id, FailureKind.DISK_FULL if is_disk_full(exc) else failure, exc)
+            return WorkerFailed(life.id, _kind_of(exc, failure, life.profile.dialect), exc)
         life.conversation = LoadedConversation(action.session, held)
         strategy = "seal" if held.sealed else held.strategy
         if strategy:  # no turn runs, in which the worker's own event would be heard
@@ -90,3 +90,14 @@ class ConversationResets:
             raise WorkerStartFailed(words, worker=worker.id) from exc
         if found.honest is not None:
             self._records.note_probe(agent, ready, honest=found.honest)
+
+
+def _kind_of(error: PoolError, failure: FailureKind, dialect: str) -> FailureKind:
+    """What a reset has failed with; ``failure`` where it was the worker's own fault.
+
+    A program that names its conversations gives another one's name again in each process.
+    """
+    if is_disk_full(error):
+        return FailureKind.DISK_FULL
+    is_reused = error.details.get("worker_code") == ID_REUSED and DIALECTS[dialect].keeps_journal
+    return FailureKind.UNFIT if is_reused else failure

@@ -144,6 +144,8 @@ class FailureKind(StrEnum):
     """The session's transcript could not be resumed: the worker is killed, the session's budget of 2 is charged."""
     DISK_FULL = "no_room"
     """A reset was refused because the disk is full: the request fails with the worker's words, the worker goes on."""
+    UNFIT = "unfit"
+    """A reset showed that any worker of the program would refuse it: the request fails, the worker is replaced."""
     RECONCILE = "reconcile"
     """Model or thinking level refused: the request fails with the worker's words, the worker goes on."""
     CRASHED = "crashed"

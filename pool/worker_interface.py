@@ -15,6 +15,7 @@ import trio
 from errors import PoolError, ProtocolViolation, ResumeFailed, WorkerRefused
 from pool.stimuli import Reset
 from profiles.profile import CapabilityProfile, SoftArgs, server_secrets
+from rpc.acp.sessions import ID_REUSED
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
 from rpc.transport import MAX_REASON_CHARS
@@ -144,7 +145,9 @@ async def load_conversation(
             return held
         held = await _begin_conversation(worker.client, more)
         if held.session_file is not None and is_anothers(wanted.session, held.session_file):
-            raise ProtocolViolation("the worker calls the conversation of another session a new one")
+            program = (worker.client.ready and worker.client.ready.agent) or "the worker"
+            words = f"{program} calls the conversation of another session a new one; each must have an id of its own"
+            raise ProtocolViolation(redacted(worker.client, words), worker_code=ID_REUSED)
         return held
     return await _resume_conversation(worker, transcript, more, honest=honest)
 

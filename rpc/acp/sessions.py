@@ -24,6 +24,9 @@ LOAD_REFUSED = "load_refused"
 """The ``worker_code`` where an agent has refused a load, and then also to begin the conversation again."""
 MAX_CONVERSATIONS = 20
 """Conversations that a process may begin which cannot close them."""
+ID_REUSED = "id_reused"
+"""The ``worker_code`` where an agent has called a new conversation by the id of another one."""
+_MAX_SHOWN_ID = 100
 _UNUSABLE = -1
 """Turns of a conversation that is open in the process and is not what it should be."""
 
@@ -112,7 +115,10 @@ class AcpSessions:
         if self._begun >= MAX_CONVERSATIONS and not self.record.close:
             raise WorkerRefused(f"the process has begun {self._begun} conversations", worker_code="used")
 
-    def _begin(self, journal: str | None = None, turns: int = 0, earlier: str = "") -> AcpProcedure[AcpConversation]:
+    def _begin(
+        self, journal: str | None = None, turns: int = 0, earlier: str = "", *, lost_id: str = ""
+    ) -> AcpProcedure[AcpConversation]:
+        """``lost_id``: under which the agent had it before; that may be used again, and no other that was."""
         self.awaits_id = True
         try:
             answer = yield from self._with_login("session/new", self._place())
@@ -121,6 +127,8 @@ class AcpSessions:
         session = text_of(answer.result.get("sessionId"))
         if not session:
             raise WorkerRefused("the agent has answered session/new without a sessionId", worker_code="bad_answer")
+        if session in self.known and session != lost_id:
+            raise id_reused(self.name, session)
         path = journal or journal_path(self._options.journal_dir, session)
         conversation = AcpConversation(session, path, read_config(answer.result), turns=turns, fresh=True)
         conversation.earlier = earlier
@@ -187,8 +195,8 @@ class AcpSessions:
         ``honest``: the agent was seen to refuse an id that it does not have.
 
         Raises WorkerRefused: ``other_cwd``; ``stale``, where this process has an older state of it that it cannot
-        close; ``timeout``; ``auth_required``; ``used``; ``load_refused``. Raises ProtocolViolation where the agent
-        replays another conversation.
+        close; ``id_reused``; ``timeout``; ``auth_required``; ``used``; ``load_refused``. Raises ProtocolViolation where
+        the agent replays another conversation.
         """
         self.strategy = self.cause = None
         if posixpath.normpath(facts.cwd) != posixpath.normpath(self._options.cwd):
@@ -230,6 +238,8 @@ class AcpSessions:
     def _close_stale(self, held: AcpConversation) -> AcpProcedure[None]:
         """The transcript is ahead of what this process has; an id that is open must not be loaded again."""
         stale = WorkerRefused("this process holds an older state of the conversation", worker_code="stale")
+        if held.is_fresh:  # nothing was said under it here: it was given to a new one
+            stale = id_reused(self.name, held.session)
         if not self.record.close:
             raise stale
         if self.current is held:
@@ -280,7 +290,7 @@ class AcpSessions:
             yield from self._close(facts.agent_session)
             break
         try:
-            conversation = yield from self._begin(path, facts.turns, facts.tail)
+            conversation = yield from self._begin(path, facts.turns, facts.tail, lost_id=facts.agent_session)
         except WorkerRefused as error:
             if cause == "error" and error.details.get("worker_code") == "agent_error":
                 raise WorkerRefused(error.message, **{**error.details, "worker_code": LOAD_REFUSED}) from error
@@ -370,3 +380,9 @@ class AcpSessions:
         self._link.emit(
             "agent_resumed", AgentResumed(strategy=strategy, cause=cause, error=words, run_id=run_id, seq=seq)
         )
+
+
+def id_reused(name: str, session: str) -> WorkerRefused:
+    """Two conversations under one id could not be told apart, and the agent may have mixed them."""
+    words = f"{name} has answered session/new with the id of an earlier conversation ({session[:_MAX_SHOWN_ID]})"
+    return WorkerRefused(f"{words}; an agent must give each conversation an id of its own", worker_code=ID_REUSED)

@@ -79,11 +79,15 @@ RESETS = {
         use s; ask r1 s a/unheard-of; fail w1 reconcile; error r1 WorkerError failed at reconcile
         ask r2 s => reconcile w1 m; reconciled w1 => grant r2 w1""",
     "a worker without room for a conversation stays, and the next request tries again": """
-        pool max=1; use old; ask r1 new; ask r2 new; fail w1 disk_full; error r1 WorkerRefused the disk is full
+        pool max=1; use old; ask r1 new; ask r2 new; fail w1 disk_full; error r1 WorkerRefused failed at no_room
         error r2 WorkerRefused; workers w1; ask r3 new => reset w1 new; reset w1 => grant r3 w1""",
     "a profile whose workers never had room is not broken": """
         pool max=1 breaker_failures=1; ask r1 s; ready w1; fail w1 disk_full; error r1 WorkerRefused; ask r2 s
         fail w1 disk_full; error r2 WorkerRefused; breaker a closed; workers w1""",
+    "a worker whose program can have no such conversation is replaced and neither profile nor session is charged": """
+        pool max=1 breaker_failures=1; use s; use other; ask r1 s; fail w1 unfit; error r1 WorkerRefused; exit w1
+        ask r2 s; ready w2; fail w2 unfit; error r2 WorkerRefused; exit w2; breaker a closed
+        ask r3 new; ready w3; fail w3 unfit; error r3 WorkerRefused; exit w3; hold r4 s""",
     "a session without room to be resumed can be resumed as often as is needed": """
         pool max=1; use s; use other; ask r1 s; fail w1 disk_full; exit w1; ask r2 s; ready w2; fail w2 disk_full
         exit w2

@@ -148,7 +148,7 @@ class MachineHistory(RuleBasedStateMachine):
             kind = FailureKind.START
         elif paper.resetting:
             refused = FailureKind.RESUME if paper.resetting[1] is not None else FailureKind.RESET
-            kind = choice.choice((refused, FailureKind.DISK_FULL))
+            kind = choice.choice((refused, FailureKind.DISK_FULL, FailureKind.UNFIT))
         elif paper.reconciling:
             kind = FailureKind.RECONCILE
         else:

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from errors import PoolError, ResumeFailed
+from errors import PoolError, ProfileBroken, ProtocolViolation, ResumeFailed
 from pool.agent_records import AgentRecords
 from pool.agent_report import AgentReport
 from pool.launcher import LocalLauncher, LocalWorker
@@ -124,6 +124,41 @@ async def test_a_conversation_that_a_worker_has_lost_is_put_into_it_again(autoju
     assert launcher.starts == ["w1"]
     reasons = [data["reason"] for event, data in events if event == "session_parked"]
     assert reasons[0] == "lost"
+
+
+class NamingWorker(MemoryWorker):
+    """Each process gives its first conversation the same name, and any further one the name of that."""
+
+    def new_session(self, _: dict[str, Any]) -> dict[str, Any]:
+        self.file = "/t/first"
+        self.launcher.transcripts.setdefault(self.file, [])
+        return self.state()
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "message_count": 0}
+
+
+@pytest.mark.parametrize("profile", [ACP, DEFAULT], ids=["acp", "native"])
+async def test_an_agent_that_names_two_conversations_alike_serves_the_first_and_no_other(
+    autojump_clock: MockClock, profile: CapabilityProfile
+) -> None:
+    launcher = MemoryLauncher()
+    launcher.kind = NamingWorker
+
+    async def ask(session: str) -> str:
+        async with pool.lease(session, profile, timeout=5) as lease:
+            return (await lease.prompt("hi").wait()).text
+
+    async with make_pool(launcher, breaker_failures=1) as pool:
+        await ask("alice")
+        if profile is DEFAULT:  # such a worker is at fault itself
+            with pytest.raises(ProfileBroken):
+                await ask("bob")
+            return
+        for _ in range(3):
+            with pytest.raises(ProtocolViolation, match="each must have an id of its own"):
+                await ask("bob")
+        assert await ask("alice") == "hi|hi"
 
 
 class TalkativeDialect(NativeDialect):

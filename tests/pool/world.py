@@ -212,8 +212,8 @@ class World:
             error = WorkerStartFailed(f"{worker} did not start", stderr_tail=stderr_tail, **details)
         if kind is FailureKind.RECONCILE:
             paper.reconciling = None
-        if kind is FailureKind.DISK_FULL:
-            error, paper.resetting = WorkerRefused(f"{worker} failed at {kind}: the disk is full"), None
+        if kind in (FailureKind.DISK_FULL, FailureKind.UNFIT):
+            error, paper.resetting = WorkerRefused(f"{worker} failed at {kind}"), None
         return self.tell(stimuli.WorkerFailed(worker, kind, error))
 
     def exit(self, worker: str) -> list[Action]:

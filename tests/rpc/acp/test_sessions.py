@@ -293,3 +293,47 @@ def test_updates_of_earlier_conversations_change_nothing_and_are_counted() -> No
     agent.say(piece("old", session="s1"), update("tool_call", session="stranger", toolCallId="t"))
     assert (before, agent.dialect.retire_reason is None) == (None, False)
     assert agent.reported == reported
+
+
+# --- ids ---
+
+
+@pytest.mark.parametrize("begin", ["new", "again", "fed again"])
+def test_an_id_that_an_earlier_conversation_has_is_refused(begin: str) -> None:
+    agent = Agent()
+    turn(agent)
+    if begin == "new":
+        agent.ask("new_session")
+    elif begin == "again":
+        agent.switch("other", turns=0)
+    else:
+        agent.switch("other", **FACTS)
+    agent.answer("session/close")
+    if begin == "fed again":
+        agent.refuse("session/load", -32002, "Resource not found")
+    agent.answer("session/new", {"sessionId": "s1"})
+    assert agent.reported[-1].endswith("error id_reused")
+    agent.prompt("hi")
+    assert agent.reported[-1].endswith("error no_session")
+
+
+def test_a_conversation_that_is_fed_again_may_get_its_old_id() -> None:
+    agent = Agent()
+    agent.switch("old", **FACTS)
+    agent.answer("session/close")
+    agent.refuse("session/load", -32002, "Resource not found")
+    agent.answer("session/new", {"sessionId": "old"})
+    assert agent.reported[-1].endswith("holds /journals/old.jsonl")
+
+
+def test_the_first_conversation_of_a_process_has_the_id_of_another_one() -> None:
+    """Without a close it cannot be loaded: what was said in it, and what not, could not be told apart."""
+    agent = Agent(abilities={"loadSession": True})
+    agent.switch("s1", **FACTS)
+    assert agent.reported[-1].endswith("error id_reused")
+    closing = Agent()
+    closing.switch("s1", **FACTS)
+    closing.answer("session/close")
+    closing.say(user_message("and pear", session="s1"))
+    closing.answer("session/load")
+    assert strategy(closing) == {"strategy": "loaded"}
