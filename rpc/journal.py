@@ -127,9 +127,15 @@ class JournalWriter:
         self._last_seq = (path, 0)
 
     def _writer(self, path: str) -> TranscriptWriter:
-        if self._open is None or str(self._open.path) != path:
+        """Raises TranscriptError: also where the file is gone, or another one has its name."""
+        if self._open is None or str(self._open.path) != path or not self._open.is_in_place:
             self.close()
-            self._open = open_for_appending(path)
+            self._open = opened = open_for_appending(path)
+            try:
+                _check_owner(path, opened.header)
+            except TranscriptError:
+                self.close()
+                raise
         return self._open
 
     def _next_seq(self, path: str) -> int:
@@ -138,6 +144,13 @@ class JournalWriter:
             seq = max((entry.seq for entry in read_entries(path)), default=0)
         self._last_seq = (path, seq + 1)
         return seq + 1
+
+
+def _check_owner(path: str, header: SessionHeader) -> None:
+    """Raises TranscriptDamaged where the conversation that a journal's header names is not that of the file's name."""
+    if header.agent_session is not None and Path(path).name.removesuffix(".jsonl") != header.id:
+        words = f"{path} is the journal of another conversation, {header.id}; give each file its own name again"
+        raise TranscriptDamaged(words)
 
 
 class JournalReading(NamedTuple):
@@ -153,12 +166,14 @@ def read_journal(path: str) -> JournalReading:
     Raises TranscriptMissing or TranscriptDamaged, also for a transcript that is no journal.
     """
     header = read_header(path)
+    _check_owner(path, header)
     turns, last_user, last_seq, tail, is_closed = 0, "", 0, _Tail(), False
     for entry in read_entries(path):
         last_seq = max(last_seq, entry.seq)
         is_closed = False
         if isinstance(entry, UnknownEntry) and entry.type == "session":
             header = _decode(entry.line, SessionHeader, path)
+            _check_owner(path, header)
         elif isinstance(entry, UnknownEntry) and entry.type == "process":
             is_closed = _decode(entry.line, ProcessMark, path) == _CLOSED
         if isinstance(entry, MessageEntry):

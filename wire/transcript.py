@@ -125,6 +125,15 @@ class TranscriptWriter:
         self._write(self._encoder.encode(entry) + b"\n")
 
     @property
+    def is_in_place(self) -> bool:
+        """Whether the file that is written is still the one of that name."""
+        try:
+            named, written = self.path.stat(), os.fstat(self._descriptor)
+        except OSError:
+            return False
+        return (named.st_dev, named.st_ino) == (written.st_dev, written.st_ino)
+
+    @property
     def size(self) -> int:
         """Bytes of the file now."""
         return os.fstat(self._descriptor).st_size

@@ -2,6 +2,7 @@
 
 import os
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from wire.framing import DECODE_ERRORS
 
 _MAX_BYTES = 16 * 1024 * 1024
 """Bytes read from the end of a transcript: twice the longest prompt; decoded they take more memory."""
+_MAX_HEADER_BYTES = 64 * 1024
 _read_limiter = trio.CapacityLimiter(2)
 """Transcripts that are in memory at a time."""
 
@@ -26,6 +28,7 @@ class _HistoryLine(msgspec.Struct):
     message: dict[str, Any] | None = None
     agent_session: str | None = None
     """Of a header of a transcript that the supervisor writes; a later one says that the agent has begun another."""
+    id: Any = None
 
 
 async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
@@ -35,7 +38,7 @@ async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
     The first message that an agent got after it could not go on with the conversation has ``strategy`` ``refed``, as
     the event ``agent_resumed``.
 
-    Raises UsageError when the file cannot be read.
+    Raises UsageError when the file cannot be read, or is the journal of another conversation.
     """
     try:
         return await trio.to_thread.run_sync(_read_tail, Path(transcript), limit, limiter=_read_limiter)
@@ -45,10 +48,20 @@ async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
         raise UsageError(f"the transcript {transcript} cannot be read: {exc}") from exc
 
 
+def _check_owner(path: Path, header: bytes, decoder: msgspec.json.Decoder[_HistoryLine]) -> None:
+    """Raises ValueError for a journal that is not that of the conversation that it is named after."""
+    line = _HistoryLine()
+    with suppress(*DECODE_ERRORS):
+        line = decoder.decode(header)
+    if line.agent_session is not None and line.id != path.name.removesuffix(".jsonl"):
+        raise ValueError(f"it is the journal of another conversation, {line.id}")
+
+
 def _read_tail(path: Path, limit: int) -> list[dict[str, Any]]:
     messages: deque[dict[str, Any]] = deque(maxlen=limit)
     decoder = msgspec.json.Decoder(_HistoryLine)
     with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        _check_owner(path, file.readline(_MAX_HEADER_BYTES), decoder)
         size = file.seek(0, 2)
         file.seek(max(0, size - _MAX_BYTES))
         if size > _MAX_BYTES:

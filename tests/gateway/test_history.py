@@ -31,9 +31,17 @@ async def test_the_latest_messages_come_oldest_first_and_what_is_none_is_passed_
     assert await read_history(str(tmp_path / "none"), 9) == []
 
 
+async def test_a_journal_under_the_name_of_another_conversation_shows_nothing_of_it(tmp_path: Path) -> None:
+    header = {"type": "session", "id": "other", "agent_session": "a"}
+    transcript = tmp_path / "mine.jsonl"
+    transcript.write_bytes(b"\n".join(map(msgspec.json.encode, (header, {"type": "message", "message": {}}))))
+    with pytest.raises(UsageError, match="it is the journal of another conversation, other"):
+        await read_history(str(transcript), 9)
+
+
 async def test_the_message_with_which_an_agent_was_fed_the_conversation_again_says_so(tmp_path: Path) -> None:
     def session(own: str) -> dict[str, str]:
-        return {"type": "session", "id": "x", "agent_session": own}
+        return {"type": "session", "id": "t", "agent_session": own}
 
     lines: list[dict[str, Any]] = [
         session("a"),

@@ -24,14 +24,14 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "s1.jsonl")
 
 
-def header(session: str = "s1") -> SessionHeader:
-    return SessionHeader(version=1, id="s1", created="", cwd="/work", agent="demo", agent_session=session)
+def header(session: str = "s1", name: str = "s1") -> SessionHeader:
+    return SessionHeader(version=1, id=name, created="", cwd="/work", agent="demo", agent_session=session)
 
 
 def said(path: str, text: str, *, session: str | None = None) -> JournalWrite:
     """A message of the user; ``session``: it is the first one in that session of the agent."""
     message = TranscriptMessage("user", [TextBlock(text)])
-    return JournalWrite(path, None if session is None else header(session), message)
+    return JournalWrite(path, None if session is None else header(session, Path(path).stem), message)
 
 
 def answered(path: str, text: str) -> JournalWrite:
@@ -156,11 +156,42 @@ def test_a_conversation_that_cannot_be_begun_ends_the_worker(tmp_path: Path) -> 
     assert isinstance(failure, ProtocolViolation)
 
 
-def test_a_journal_that_was_removed_ends_the_worker_and_no_other_is_begun(path: str) -> None:
-    written(path, said(path, "hi", session="s1")).close()
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_journal_that_was_removed_ends_the_worker_and_no_other_is_begun(path: str, *, is_open: bool) -> None:
+    writer = written(path, said(path, "hi", session="s1"))
+    if not is_open:
+        writer.close()
     Path(path).unlink()
-    assert isinstance(JournalWriter().append([answered(path, "hello")]), ProtocolViolation)
+    failure = writer.append([answered(path, "hello")])
+    assert isinstance(failure, ProtocolViolation)
+    assert f"there is no transcript {path}" in failure.message
     assert not Path(path).exists()
+
+
+def test_a_journal_that_was_replaced_by_a_copy_of_it_goes_on(path: str) -> None:
+    writer = written(path, said(path, "hi", session="s1"))
+    copy = Path(f"{path}.copy")
+    copy.write_bytes(Path(path).read_bytes())
+    copy.rename(path)
+    assert writer.append([answered(path, "hello")]) is None
+    assert [text for _, _, text in messages(path)] == ["hi", "hello"]
+
+
+def test_two_journals_that_were_exchanged_are_refused_and_stay_as_they_are(path: str, tmp_path: Path) -> None:
+    other = str(tmp_path / "other.jsonl")
+    writer = written(path, said(other, "b", session="s2"), said(path, "a", session="s1"))
+    Path(path).rename(tmp_path / "kept")
+    Path(other).rename(path)
+    (tmp_path / "kept").rename(other)
+    before = Path(path).read_bytes(), Path(other).read_bytes()
+    for each, owner in ((path, "other"), (other, "s1")):
+        words = f"{each} is the journal of another conversation, {owner}"
+        with pytest.raises(TranscriptDamaged, match=words):
+            read_journal(each)
+        failure = writer.append([answered(each, "c")])
+        assert isinstance(failure, ProtocolViolation)
+        assert words in failure.message
+    assert (Path(path).read_bytes(), Path(other).read_bytes()) == before
 
 
 # --- whether the last process has closed it ---
@@ -204,7 +235,7 @@ def test_an_end_that_may_have_lost_something_closes_nothing(path: str, end: str)
 
 
 def test_every_conversation_of_the_process_is_closed_by_its_end_up_to_twenty(path: str) -> None:
-    paths = [f"{path}{number}" for number in range(21)]
+    paths = [path.replace(".jsonl", f"{number}.jsonl") for number in range(21)]
     writer = written(path, *(write for each in paths for write in (said(each, "hi", session="s"), answered(each, "x"))))
     writer.process_ended(in_order=True)
     assert [facts(each).closed_cleanly for each in paths] == [False] + [True] * 20
