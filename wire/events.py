@@ -179,13 +179,15 @@ class EventType(StrEnum):
                     "{strategy=refed?the agent has lost its memory of the conversation and its tool calls; "
                     "it was given the end of the transcript}"
                 ),
+                "{cause=less?it had less than the transcript}",
+                "{cause=error?it refused to load it}",
                 "the session was interrupted; tool calls sealed: {sealed}",
             ),
             mark="!",
         ),
     )
     """Another worker goes on with the conversation. ``sealed`` (calls that were left open), ``strategy`` (kept,
-    loaded, resumed, refed)."""
+    loaded, resumed, refed), ``cause`` (why it was refed: unsupported, less, error)."""
     TOKEN_USAGE = (
         "token_usage",
         EventChannel.MONITOR,

@@ -155,6 +155,7 @@ class _ErrorEvent(msgspec.Struct, frozen=True):
 class _Resumed(msgspec.Struct, frozen=True, omit_defaults=True):
     sealed: list[str] = msgspec.field(default_factory=list)
     strategy: str | None = None
+    cause: str | None = None
 
 
 class _Background(msgspec.Struct, frozen=True):
@@ -196,7 +197,7 @@ def _error(data: msgspec.Raw) -> PublishedEvent:
 def _agent_resumed(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _Resumed)
     sealed = [call[:_MAX_ID] for call in event.sealed[:_MAX_SEALED]]
-    return PublishedEvent(EventType.AGENT_RESUMED, _Resumed(sealed, _truncate(event.strategy)))
+    return PublishedEvent(EventType.AGENT_RESUMED, _Resumed(sealed, _truncate(event.strategy), _truncate(event.cause)))
 
 
 def _typed(type_: EventType, kind: type[msgspec.Struct]) -> Callable[[msgspec.Raw], PublishedEvent]:

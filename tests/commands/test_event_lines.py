@@ -42,6 +42,7 @@ USED = {"reason": "completed", "usage": {"input_tokens": 10, "output_tokens": 4}
         ("tool:error", {"call": CALL, "error": {"message": "no"}}, "exec ls -la: failed (1.5 s): no"),
         ("agent_resumed", {"strategy": "seal", "sealed": ["c1"]}, "the session was interrupted; tool calls sealed: 1"),
         ("agent_resumed", {"strategy": "refed"}, REFED),
+        ("agent_resumed", {"strategy": "refed", "cause": "less"}, f"{REFED}, it had less than the transcript"),
         ("compaction:start", {"reason": "overflow"}, "the conversation is being compacted (overflow)"),
         ("compaction:end", {"reason": "overflow"}, "the conversation is compacted"),
         ("compaction:end", {"error": "no"}, "the conversation could not be compacted: no"),
