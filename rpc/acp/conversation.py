@@ -4,6 +4,8 @@ import posixpath
 from enum import Enum, auto
 from typing import Any
 
+import msgspec
+
 from rpc.acp.messages import object_of, text_of
 from rpc.acp.options import JournalFacts, journal_id
 from rpc.acp.session_config import SessionConfig
@@ -19,8 +21,38 @@ _OWN_MARKS = ("[", "<")
 _STATE_KINDS = frozenset({"available_commands_update", "session_info_update", "usage_update"})
 _ALPHABETS = ("0123456789", "abcdef", "ghijklmnopqrstuv", "ABCDEF", "GHIJKLMNOPQRSTUV", "wxyz", "WXYZ")
 _CHANGED_PLACES = 12
+_COST_DIGITS = 9
 _WHOLE_TAIL = MAX_EARLIER_BYTES - 4 * 1024
 """A tail of that many bytes may not begin with the conversation."""
+
+
+class CostMeter:
+    """From the sum that an agent tells of a conversation to the cost of each turn, in US dollars.
+
+    Of a conversation that was loaded the sum of before is not known until the agent tells one; no turn is charged
+    with it.
+    """
+
+    def __init__(self, *, fresh: bool) -> None:
+        self._charged = 0.0 if fresh else None
+        self._told: float | None = None
+
+    def note(self, told: float | None) -> None:
+        """The sum so far; None where the agent has told none."""
+        self._told = self._told if told is None else told
+
+    def begin(self) -> None:
+        """A turn begins; what was told before the first one, while the conversation was loaded, is charged already."""
+        if self._charged is None:
+            self._charged, self._told = self._told, None
+
+    def charge(self) -> float | msgspec.UnsetType:
+        """The cost of the turn that has ended, late news of the one before included; unset where it is not known."""
+        told, self._told = self._told, None
+        if told is None:
+            return msgspec.UNSET
+        before, self._charged = self._charged, told
+        return msgspec.UNSET if before is None or told < before else round(told - before, _COST_DIGITS)
 
 
 class AcpConversation:
@@ -38,6 +70,7 @@ class AcpConversation:
         commands: the agent's own commands, as it lists them.
         title, context: as the agent last said.
         is_context_reported: an event has said what ``context`` is.
+        costs: what it has cost.
         servers: the MCP servers it was begun or loaded with, beside the definition's.
     """
 
@@ -55,6 +88,7 @@ class AcpConversation:
         self.title: str | None = None
         self.context: ContextSize | None = None
         self.is_context_reported = True
+        self.costs = CostMeter(fresh=fresh)
 
     @property
     def id(self) -> str:

@@ -81,6 +81,7 @@ class AcpRun:
         self.did_something = False
         self.is_refed = False
         self.outcome: PromptResult | None = None
+        self.cost: float | msgspec.UnsetType = msgspec.UNSET
         self._parts: list[list[str]] = [[]]
         self._events: deque[dict[str, Any]] = deque(maxlen=_MAX_RUN_EVENTS)
 
@@ -116,7 +117,7 @@ class AcpRun:
             text=said[-1] if said else "",
             stop_reason=reason,
             events=list(self._events),
-            usage=TokenUsage(*used) if used else TokenUsage(),
+            usage=TokenUsage(*(used or (0, 0)), self.cost),
             error=error,
             strategy="refed" if self.is_refed else msgspec.UNSET,
         )

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from rpc.acp.calls import CallBook
 from rpc.acp.conversation import AcpConversation
 from rpc.acp.link import AcpLink, AcpRequest
@@ -70,8 +72,11 @@ class AcpTurns:
         run.is_refed = bool(conversation.earlier)
         run.waiting.append(request_id)
         self._move(AcpPhaseEvent.PROMPT)
-        request = AcpRequest("session/prompt", {"sessionId": conversation.session, "prompt": blocks})
-        run.wire_id = self._link.send(request, self._on_answer)
+        conversation.costs.begin()
+        request: dict[str, Any] = {"sessionId": conversation.session, "prompt": blocks}
+        if params.traceparent is not None:
+            request["_meta"] = {"traceparent": params.traceparent}
+        run.wire_id = self._link.send(AcpRequest("session/prompt", request), self._on_answer)
         run_id, seq = self._link.stamp(run.id)
         self._link.emit("run_start", RunStart(run_id=run_id, seq=seq))
         self.report_context(conversation)
@@ -158,6 +163,8 @@ class AcpTurns:
         self._give_up_at = None
         self._desk.end_turn()
         self._calls.end_all(run)
+        if conversation is not None:
+            run.cost = conversation.costs.charge()
         result = run.outcome = run.result(answer, cancelled=cancelled)
         self.run, self._conversation = None, None
         if conversation is not None:
@@ -184,11 +191,15 @@ class AcpTurns:
             self._sessions.lose(conversation)
 
     def _publish_end(self, run: AcpRun, result: PromptResult, answer: AcpAnswer | None) -> None:
-        if answer is not None and used_tokens(answer.result) is not None:
+        if run.cost is not msgspec.UNSET or (answer is not None and used_tokens(answer.result) is not None):
             run_id, seq = self._link.stamp(run.id)
             used = result.usage
             usage = TokenUsageEvent(
-                input_tokens=used.input_tokens, output_tokens=used.output_tokens, run_id=run_id, seq=seq
+                input_tokens=used.input_tokens,
+                output_tokens=used.output_tokens,
+                cost=used.cost,
+                run_id=run_id,
+                seq=seq,
             )
             self._link.emit("token_usage", usage)
         if result.stop_reason == "stop" and not run.did_something:

@@ -9,6 +9,7 @@ from rpc.acp.messages import number_of, object_of, objects_of, text_of
 from wire.messages import ToolCallView
 
 MAX_PREVIEW = 500
+_MOST_COST = 1e9
 _STATES = {"pending": "PENDING", "in_progress": "RUNNING", "completed": "COMPLETED", "failed": "FAILED"}
 _OUTPUT_MEMBERS = ("output", "formatted_output", "aggregated_output", "stdout", "content", "text")
 _SEVERITIES = {"info": "info", "warning": "warn", "error": "error"}
@@ -113,6 +114,15 @@ def used_tokens(result: dict[str, Any]) -> tuple[int, int] | None:
     if not any(number_of(usage.get(name)) is not None for name in (*names, "outputTokens")):
         return None
     return sum(number_of(usage.get(name)) or 0 for name in names), number_of(usage.get("outputTokens")) or 0
+
+
+def told_cost(update: dict[str, Any]) -> float | None:
+    """US dollars that a conversation has cost so far, as a ``usage_update`` tells it; None where it does not."""
+    cost = object_of(update.get("cost"))
+    amount = cost.get("amount")
+    if cost.get("currency") != "USD" or isinstance(amount, bool) or not isinstance(amount, (int, float)):
+        return None
+    return float(amount) if 0 <= amount <= _MOST_COST else None
 
 
 def _content_text(entry: dict[str, Any]) -> str:

@@ -51,6 +51,12 @@ def test_a_turn_from_its_prompt_to_its_answer(agent: Agent) -> None:
     assert not agent.dialect.is_running
 
 
+def test_the_span_of_a_turn_goes_with_its_prompt(agent: Agent) -> None:
+    agent.prompt("hi", traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    meta = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    assert agent.sent[-1]["params"]["_meta"] == meta
+
+
 def test_the_users_message_is_kept_before_the_prompt_and_the_answer_at_its_end(agent: Agent) -> None:
     agent.prompt("hi", from_session="other")
     [entry] = agent.journal

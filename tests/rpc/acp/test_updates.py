@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from rpc.dialect import ConversationFacts
-from tests.rpc.acp.agent import Agent, piece
+from tests.rpc.acp.agent import Agent, piece, user_message
+from tests.rpc.acp.conversations import loading
 from wire.messages import ContextSize
 
 
@@ -101,6 +102,48 @@ def test_calls_that_are_open_at_the_end_have_no_result(busy: Agent) -> None:
     reported = list(busy.reported)
     busy.update("tool_call_update", toolCallId="t1", status="completed")
     assert busy.reported == reported, "late"
+
+
+def cost_of_turn(agent: Agent, *sums: Any, currency: str = "USD") -> float | None:
+    """Of a turn in which the agent tells these sums."""
+    agent.prompt("hi")
+    for amount in sums:
+        session = agent.sent[-1]["params"]["sessionId"]
+        agent.update("usage_update", session=session, used=1, size=9, cost={"amount": amount, "currency": currency})
+    agent.end()
+    cost: float | None = json.loads(bytes(agent.messages[-1].result))["usage"].get("cost")
+    told = [data["cost"] for event, data in agent.events if event == "token_usage"]
+    assert told == ([] if cost is None else [cost])
+    agent.events.clear()
+    return cost
+
+
+def test_the_cost_of_a_turn_is_what_the_sum_of_the_conversation_has_grown_by(agent: Agent) -> None:
+    assert cost_of_turn(agent, 0.05034, 0.0969) == 0.0969
+    assert cost_of_turn(agent) is None, "nothing was told of it"
+    assert cost_of_turn(agent, 0.14766400000000002) == 0.050764
+    agent.update("usage_update", used=1, size=9, cost={"amount": 0.15, "currency": "USD"})  # late
+    assert cost_of_turn(agent, 0.2) == 0.052336
+    assert cost_of_turn(agent, 0.1) is None, "it counts from the beginning again"
+    assert cost_of_turn(agent, 0.4) == 0.3
+
+
+@pytest.mark.parametrize("told", ["1", True, -1, 10**400, None, []])
+def test_a_cost_that_is_none_in_dollars_is_no_cost(agent: Agent, told: Any) -> None:
+    assert cost_of_turn(agent, told) is None
+    assert cost_of_turn(agent, 0.5, currency="EUR") is None
+
+
+def test_what_a_loaded_conversation_had_cost_is_charged_to_no_turn() -> None:
+    for told_before in (None, 0.4):
+        agent = loading()
+        if told_before is not None:
+            cost = {"amount": told_before, "currency": "USD"}
+            agent.update("usage_update", session="old", used=1, size=9, cost=cost)
+        agent.say(user_message("and pear"))
+        agent.answer("session/load")
+        assert cost_of_turn(agent, 0.5) == (None if told_before is None else 0.1)
+        assert cost_of_turn(agent, 0.7) == 0.2
 
 
 def test_a_plan_is_the_whole_list_of_what_is_to_do(busy: Agent) -> None:
