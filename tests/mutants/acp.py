@@ -38,6 +38,32 @@ ACP_WORKERS = (
         ("tests/rpc/acp/test_client.py::test_a_prompt_stands_in_the_transcript_only_where_it_may_have_been_read",),
     ),
     Mutant(
+        "I1",
+        "a conversation that its agent has lost fails every prompt",
+        "rpc/acp/turns.py:AcpTurns._record_end",
+        "self._sessions.lose(conversation)",
+        "pass",
+        (
+            "tests/rpc/acp/test_losses.py::test_a_prompt_of_a_lost_conversation_fails_once_and_the_next_one_follows_a_load",
+        ),
+    ),
+    Mutant(
+        "I2",
+        "two conversations of an agent have one id",
+        "rpc/acp/sessions.py:AcpSessions._begin",
+        "session in self.known and session != lost_id",
+        "False",
+        ("tests/rpc/acp/test_sessions.py::test_an_id_that_an_earlier_conversation_has_is_refused",),
+    ),
+    Mutant(
+        "I2",
+        "one session's words are written into the journal of another",
+        "rpc/journal.py:_check_owner",
+        'header.agent_session is not None and Path(path).name.removesuffix(".jsonl") != header.id',
+        "False",
+        ("tests/rpc/test_journal.py::test_two_journals_that_were_exchanged_are_refused_and_stay_as_they_are",),
+    ),
+    Mutant(
         "I7",
         "what is said before a conversation has its id is held without an end",
         "rpc/acp/inbox.py:AcpInbox._hold",
