@@ -149,7 +149,8 @@ def option_notes(data: Mapping[str, Any]) -> list[str]:
         if option["kind"] in given:
             given.remove(option["kind"])
         else:
-            others.append(f"--option {shlex.quote(option['id'])} ({option['name']})")
+            named = f" ({option['name']})" if option["name"] else ""
+            others.append(f"--option {shlex.quote(option['id'])}{named}")
     return [clean(f"# also: {', '.join(others)}")] if others else []
 
 

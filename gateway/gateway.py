@@ -179,7 +179,7 @@ class Gateway:
         self.intake.is_closed = True
         self.scheduler.close()
         self.holds.close()
-        self.attachments.drain_pinned()
+        self.attachments.drain_owners()
         self.shutdown_requested.set()
 
     def shutdown_blockers(self) -> list[str]:

@@ -21,7 +21,7 @@ class Dedication:
         """Whether the request may have a worker for its session alone, where it is to have one; False: refused."""
         session, kind = waiter.session, waiter.profile_record
         if not self.may_have(session, kind):
-            named = rejections.PinnedSessions(tuple(each.key for each in self._admitted), len(self._admitted))
+            named = rejections.KeepingSessions(tuple(each.key for each in self._admitted), len(self._admitted))
             state = self._state
             state.reject(waiter, rejections.all_dedicated(state.counts(), kind, state.retry_after, named))
             return False

@@ -230,7 +230,7 @@ class PoolMachine:
         self._state.forget_if_empty(session)
 
     def _agent_learned(self, learned: stimuli.AgentLearned) -> None:
-        self._state.set_forgetful(learned.agent, forgets=learned.forgets)
+        self._state.set_forgets(learned.agent, forgets=learned.forgets)
 
     # --- workers ----------------------------------------------------------------------------------------------------
 

@@ -22,21 +22,21 @@ _MAX_NAMED_SESSIONS = 5
 """Sessions that an error names in its words."""
 
 
-class PinnedSessions(NamedTuple):
+class KeepingSessions(NamedTuple):
     """Sessions that keep a worker though no request of them runs: the first of them by name, and how many in all."""
 
     named: tuple[str, ...] = ()
     total: int = 0
 
 
-_NONE_PINNED = PinnedSessions()
+_NONE = KeepingSessions()
 
 
 def saturated(
     figures: PoolCounts,
     why: str,
     retry_after: float,
-    pins: PinnedSessions = _NONE_PINNED,
+    pins: KeepingSessions = _NONE,
     stderr_tail: str | None = None,
 ) -> PoolSaturated:
     """No worker, and no place to wait for one."""
@@ -66,7 +66,7 @@ def spawn_not_allowed(figures: PoolCounts, session: str) -> NoWorker:
     )
 
 
-def all_dedicated(figures: PoolCounts, kind: ProfileRecord, retry_after: float, kept: PinnedSessions) -> PoolSaturated:
+def all_dedicated(figures: PoolCounts, kind: ProfileRecord, retry_after: float, kept: KeepingSessions) -> PoolSaturated:
     """As many sessions keep a worker to themselves as may."""
     sessions = f": {_names(kept)}" if kept.total else ""
     return PoolSaturated(
@@ -79,7 +79,7 @@ def all_dedicated(figures: PoolCounts, kind: ProfileRecord, retry_after: float, 
     )
 
 
-def nested_saturated(figures: PoolCounts, pins: PinnedSessions) -> NestedSaturated:
+def nested_saturated(figures: PoolCounts, pins: KeepingSessions) -> NestedSaturated:
     """A nested run must not wait for what its own ancestor may hold."""
     return NestedSaturated(
         f"every worker is in use, and a nested run does not wait for its ancestors ({figures}){_pinned(pins)}",
@@ -88,7 +88,7 @@ def nested_saturated(figures: PoolCounts, pins: PinnedSessions) -> NestedSaturat
     )
 
 
-def timed_out(figures: PoolCounts, waiter: Waiter, pins: PinnedSessions) -> AcquireTimeout:
+def timed_out(figures: PoolCounts, waiter: Waiter, pins: KeepingSessions) -> AcquireTimeout:
     """The deadline passed."""
     waited = waiter.deadline - waiter.enqueued_at
     return AcquireTimeout(
@@ -143,12 +143,12 @@ def describe_end(error: PoolError) -> dict[str, str]:
     return {"error": str(error), **({} if said is None else {"said": said})}
 
 
-def _pinned(sessions: PinnedSessions) -> str:
+def _pinned(sessions: KeepingSessions) -> str:
     if not sessions.total:
         return ""
     return f"; background commands keep workers for {_names(sessions)}"
 
 
-def _names(sessions: PinnedSessions) -> str:
+def _names(sessions: KeepingSessions) -> str:
     named, more = ", ".join(sessions.named[:_MAX_NAMED_SESSIONS]), sessions.total - _MAX_NAMED_SESSIONS
     return named + (f" and {more} more sessions" if more > 0 else "")

@@ -76,7 +76,7 @@ class PoolState:
         self.profiles: dict[str, ProfileRecord] = {}
         self.groups: dict[str, HardGroup] = {}
         self.agents: dict[str, AgentWorkers] = {}
-        self.forgetful: set[str] = set()
+        self.forgets: set[str] = set()
         """Agents to whom a conversation is lost with its process, also those without a profile now."""
         self.sessions: dict[str, SessionRecord] = {}
         self.transcript_owners: dict[str, str] = {}
@@ -120,7 +120,7 @@ class PoolState:
         agent = self.agents.get(profile.agent)
         if agent is None:
             agent = self.agents[profile.agent] = AgentWorkers(profile.agent)
-            agent.forgets = agent.name in self.forgetful
+            agent.forgets = agent.name in self.forgets
         kind = ProfileRecord(profile, group, agent)
         self.profiles[profile.signature] = group.profiles[profile.signature] = kind
         agent.profile_count += 1
@@ -170,9 +170,9 @@ class PoolState:
         if session.forgettable:
             self.sessions.pop(session.key, None)
 
-    def set_forgetful(self, name: str, *, forgets: bool) -> None:
+    def set_forgets(self, name: str, *, forgets: bool) -> None:
         """Whether a conversation is lost to that agent with its process."""
-        (self.forgetful.add if forgets else self.forgetful.discard)(name)
+        (self.forgets.add if forgets else self.forgets.discard)(name)
         if name in self.agents:
             self.agents[name].forgets = forgets
 
@@ -379,11 +379,11 @@ class PoolState:
         """Stopping workers whose slot is meant for a waiting profile."""
         return len(self.stopping) - len(self.unclaimed_slots)
 
-    def pinned_sessions(self) -> rejections.PinnedSessions:
+    def pinned_sessions(self) -> rejections.KeepingSessions:
         """The sessions for which workers are kept by background commands alone, the one used longest ago first."""
         longest_ago = itertools.islice(self.pinned, _MAX_PINNED_IN_ERROR)
         named = tuple([worker.session.key for worker in longest_ago if worker.session is not None])
-        return rejections.PinnedSessions(named, len(self.pinned))
+        return rejections.KeepingSessions(named, len(self.pinned))
 
     def counts(self) -> PoolCounts:
         """The pool in seven numbers."""

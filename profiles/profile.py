@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from wire.redaction import secret_values
 SIGNATURE_TAG = "profile/1"
 HARD_TAG = "profile-hard/1"
 
+T = TypeVar("T")
 Encodable = str | None | Sequence["Encodable"]
 
 
@@ -116,7 +117,7 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_dedicated(self) -> bool:
         """Whether a worker keeps the conversation that it has as long as it lives."""
-        return ("resume", '"pin"') in self.declared
+        return self._declared_value("resume", str) == "pin"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -125,7 +126,11 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _mcp_servers(self) -> list[dict[str, Any]]:
-        return msgspec.json.decode(dict(self.declared).get("mcp_servers", "[]"), type=list[dict[str, Any]])
+        return self._declared_value("mcp_servers", list[dict[str, Any]]) or []
+
+    def _declared_value(self, name: str, kind: type[T]) -> T | None:
+        found = dict(self.declared).get(name)
+        return None if found is None else msgspec.json.decode(found, type=kind)
 
     def __repr__(self) -> str:
         names = ",".join(name for name, _ in self.env)

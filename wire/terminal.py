@@ -92,7 +92,7 @@ def format_count(number: int) -> str:
     """A number that may be large: ``950``, ``12.3k``, ``200k``, ``4.5M``."""
     if abs(number) < 10_000:
         return str(number)
-    unit, letter = (1_000, "k") if abs(number) < 1_000_000 else (1_000_000, "M")
+    unit, letter = (1_000, "k") if abs(number) < 999_950 else (1_000_000, "M")  # what rounds to 1000.0k is 1M
     return f"{number / unit:.1f}".removesuffix(".0") + letter
 
 

@@ -128,7 +128,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Attachment:
-    """``all_of_them``: all that are attached, in any session. ``pinned``: no other worker can take up its conversation.
+    """``all_of_them``: all that are attached, in any session.
+
+    ``owns_worker``: no other worker can take up its conversation.
 
     ``handle_urgent`` gets each request as it arrives, ``dispatch`` in its turn.
     """
@@ -140,14 +142,14 @@ class Attachment:
         caller: Caller,
         all_of_them: Collection["Attachment"],
         *,
-        pinned: bool,
+        owns_worker: bool,
         handle_urgent: Callable[["Attachment", RawObject], None],
         dispatch: Callable[[ForwardedRequest], Awaitable[None]],
     ) -> None:
         self.id = uuid.uuid4().hex
         self.session = session
         self.protocol = protocol
-        self.pinned = pinned
+        self.owns_worker = owns_worker
         self._handle_urgent = handle_urgent
         self._dispatch = dispatch
         self.principal = caller.principal

@@ -60,15 +60,15 @@ class Attachments:
         """The gateway ends: what answers still come, nothing begins any more. The pool ends what is held."""
         self._is_closed = True
 
-    def drain_pinned(self) -> None:
+    def drain_owners(self) -> None:
         """Have front ends with a worker of their own give it back once they are answered: the supervisor stops."""
         for attachment in self._open.values():
-            if attachment.pinned:
+            if attachment.owns_worker:
                 self._start_soon(attachment.drain)
 
     def unanswered_sessions(self) -> list[str]:
         """Sessions in which a front end with a worker of its own waits for an answer."""
-        return [each.session for each in self._open.values() if each.pinned and each.has_open_request]
+        return [each.session for each in self._open.values() if each.owns_worker and each.has_open_request]
 
     def _start_soon(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         """Start a task that outlives the request, as long as the gateway runs."""
@@ -92,7 +92,7 @@ class Attachments:
             port.protocol,
             caller,
             self._open.values(),
-            pinned=flags.no_session,
+            owns_worker=flags.no_session,
             handle_urgent=port.handle_urgent,
             dispatch=port.dispatch,
         )
@@ -147,8 +147,8 @@ class Attachments:
         begun.lease = lease
         begun.decided.set()
         try:
-            if attachment.pinned:
-                await self._run_pinned(attachment, lease)
+            if attachment.owns_worker:
+                await self._run_on_own_worker(attachment, lease)
             else:
                 self._pool.release_now(lease)
                 await attachment.run()
@@ -156,13 +156,13 @@ class Attachments:
             attachment.end(WorkerError("the attachment has ended"))
             port.front_ends.remove(attachment)
             del self._open[attachment.id]
-            if attachment.pinned:
+            if attachment.owns_worker:
                 self._attached_sessions.pop(port.session, None)
                 self._release_session(port)
                 self._start_soon(self._discard, port, lease)
             self._trim()
 
-    async def _run_pinned(self, attachment: Attachment, lease: Lease) -> None:
+    async def _run_on_own_worker(self, attachment: Attachment, lease: Lease) -> None:
         """A conversation that is not kept ends with its worker."""
 
         async def watch() -> None:

@@ -85,6 +85,8 @@ def test_answers_of_the_agent_that_neither_command_gives_are_named_below_them() 
     options = [{"id": f"it's {number}", "name": f"\x1b{kind}", "kind": kind} for number, kind in enumerate(kinds)]
     *_commands, more = describe_event(event("permission_required", {"call": CALL, "options": options}, session="a"))
     assert more == "# also: --option 'it'\"'\"'s 1' (\\x1ballow_once), --option 'it'\"'\"'s 2' (\\x1ballow_always)"
+    unnamed = {"call": CALL, "options": [{"id": "o", "name": "", "kind": "allow_always"}]}
+    assert describe_event(event("permission_required", unnamed))[-1] == "# also: --option o"
     usual = {"call": CALL, "options": [options[0], options[3]]}
     assert len(describe_event(event("permission_required", usual))) == 3
 

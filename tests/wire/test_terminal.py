@@ -30,6 +30,7 @@ from wire.terminal import (
     error_line,
     exit_code,
     fit,
+    format_count,
     format_duration,
     format_percent,
     format_size,
@@ -85,11 +86,14 @@ def test_styles_are_for_those_who_want_them_and_can_show_them(env: dict[str, str
 
 SPANS = [(None, "-"), (0, "0.0 ms"), (0.00042, "0.4 ms"), (0.5, "500 ms"), (4.25, "4.2 s"), (59.4, "59 s")]
 SPANS += [(130, "2m10s"), (3900, "1h05m"), (273_600, "3d04h")]
+COUNTS = [(0, "0"), (9_999, "9999"), (12_345, "12.3k"), (200_000, "200k"), (999_949, "999.9k"), (999_950, "1M")]
+COUNTS += [(-999_950, "-1M"), (4_500_000, "4.5M")]
 SIZES = [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (96 * 1024**2, "96 MiB")]
 
 
 def test_spans_sizes_and_shares_read_as_people_write_them() -> None:
     assert [format_duration(seconds) for seconds, _ in SPANS] == [shown for _, shown in SPANS]
+    assert [format_count(count) for count, _ in COUNTS] == [shown for _, shown in COUNTS]
     assert [format_size(count) for count, _ in SIZES] == [shown for _, shown in SIZES]
     assert (format_percent(None), format_percent(12.6)) == ("-", "13%")
 

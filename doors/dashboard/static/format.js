@@ -38,7 +38,7 @@ export const percent = (share) => (share === null || share === undefined ? NONE 
 /** A number that may be large: 950, 12.3 k, 200 k, 4.5 M. */
 export function count(value) {
   if (value < 10_000) return String(Math.round(value));
-  const [unit, letter] = value < 1e6 ? [1e3, "k"] : [1e6, "M"];
+  const [unit, letter] = value < 999_950 ? [1e3, "k"] : [1e6, "M"];
   return `${(value / unit).toFixed(1).replace(".0", "")} ${letter}`;
 }
 
