@@ -19,10 +19,11 @@ from gateway.runs.intake import Intake
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import Run
 from gateway.runs.trace import Tracer
-from gateway.sessions.admin import SessionAdmin, SlashCommands
+from gateway.sessions.admin import SessionAdmin
 from gateway.sessions.agent_profiles import AgentParts, ProfileCache
 from gateway.sessions.openings import SessionOpenings
 from gateway.sessions.sessions import Sessions
+from gateway.sessions.slash_commands import SlashCommands
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import CurrentSettings, GatewaySettings
 from gateway.turns.approvals import ApprovalDecisions, PendingPermissions

@@ -15,10 +15,10 @@ from gateway.runs.arrivals import Dedupe, SessionOrder
 from gateway.runs.index import hash_body
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import Run, RunOutcome, RunRequest, outcome_of_error
-from gateway.sessions.admin import SlashCommands
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.commands import COMMANDS, ParsedCommand, QueueOnceCommand, parse_command
 from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
+from gateway.sessions.slash_commands import SlashCommands
 from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import check_answer_options, check_client_tools
 from gateway.turns.holds import Hold

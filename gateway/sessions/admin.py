@@ -1,10 +1,10 @@
-"""Session administration: list, reset, delete, compact, and slash commands, which answer at once with a sentence."""
+"""Session administration: list, set, reset, delete, compact."""
 
 import os
 import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 import msgspec
 import trio
@@ -14,18 +14,7 @@ from gateway.events import EventBus
 from gateway.hook_types import CommandReceived, HookName, SessionLifecycle
 from gateway.hooks import HookRunner
 from gateway.requests import PatchRequest, SessionListRequest
-from gateway.runs.run import RunRequest
 from gateway.sessions.agent_profiles import ProfileCache
-from gateway.sessions.commands import (
-    CommandReply,
-    CompactCommand,
-    NewConversationCommand,
-    ParsedCommand,
-    QueueOnceCommand,
-    SetOptionCommand,
-    StatusCommand,
-    StopCommand,
-)
 from gateway.sessions.history import read_history
 from gateway.sessions.sessions import SessionEntry, Sessions
 from gateway.sessions.system_events import SystemEvents
@@ -41,13 +30,7 @@ from wire.events import EventType
 from wire.messages import ContextSize
 
 _SWITCHES = ("verbose", "reasoning")
-_OPTION_LABELS = {
-    "model": "Model",
-    "thinking": "Thinking",
-    "queue_mode": "Messages while the session is busy",
-    "verbose": "Tool summaries",
-    "reasoning": "Reasoning",
-}
+_OPTIONS = ("label", "model", "thinking", "queue_mode", *_SWITCHES)
 _COMMAND_HOOKS: dict[str, HookName] = {"new": "command:new", "reset": "command:reset", "stop": "command:stop"}
 _ADMIN_PRIORITY = 1000
 """Above every priority that a front end can ask for: what an operator does to a session comes next."""
@@ -187,9 +170,7 @@ class SessionAdmin:
     def patch(self, changes: PatchRequest) -> SessionView:
         """Change a session's own settings. Raises UsageError: it is unknown, or another session has the label."""
         entry = self._require(changes.session)
-        given = {
-            name: value for name in ("label", *_OPTION_LABELS) if (value := getattr(changes, name)) is not msgspec.UNSET
-        }
+        given = {name: value for name in _OPTIONS if (value := getattr(changes, name)) is not msgspec.UNSET}
         if given.get("label") is not None:
             self._check_label(entry.key, given["label"])
         for name, value in given.items():
@@ -348,53 +329,3 @@ def _remove_transcript(path: str, ours: Path) -> str | None:
     except (OSError, ValueError):  # it is not there, or cannot be removed: it is not said to be
         return None
     return path
-
-
-class SlashCommands:
-    """Carries commands out. Raises PoolError where one fails."""
-
-    def __init__(self, sessions: Sessions, actions: SessionAdmin) -> None:
-        self._sessions = sessions
-        self._session_admin = actions
-
-    async def execute(self, command: ParsedCommand, request: RunRequest) -> str:  # one line a command
-        """Carry out a command; returns its answer."""
-        session = request.session
-        match command:
-            case NewConversationCommand():
-                return await self._new_conversation(session, command)
-            case StopCommand():
-                ended = await self._session_admin.stop(session)
-                return f"Stopped: {ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was running."
-            case StatusCommand():
-                return self._session_admin.describe(session)
-            case CompactCommand():
-                await self._session_admin.compact(session, command.instructions)
-                return "The conversation will be summarised as soon as the session is free."
-            case SetOptionCommand(name, value):
-                return self._set(session, name, value)
-            case CommandReply():
-                return command.text
-            case QueueOnceCommand():
-                raise AssertionError(command)  # a message, not a command: the intake has seen to it
-            case _:
-                assert_never(command)
-
-    async def _new_conversation(self, session: str, command: NewConversationCommand) -> str:
-        running = ", ".join(self._session_admin.background_commands(session))
-        if running and not command.force:
-            return (
-                f"Nothing is changed: {running} still runs in the background and would end. "
-                f"/{command.command} force begins a new conversation all the same."
-            )
-        await self._session_admin.reset(session, command.command, force=command.force)
-        ended = f" Ended with it: {running}." if running else ""
-        return f"A new conversation begins; the earlier one is kept.{ended}"
-
-    def _set(self, session: str, name: str, value: object) -> str:
-        entry = self._sessions.get(session)
-        if entry is not None:
-            setattr(entry, name, value)
-            self._sessions.save(entry)
-        words: dict[object, str] = {None: "as the settings say", True: "on", False: "off"}
-        return f"{_OPTION_LABELS[name]}: {words.get(value, value)}."
