@@ -210,6 +210,7 @@ def _agent(profiles: ProfilesSettings, name: str, inherited: Mapping[str, str]) 
         keyless_server=_keyless_server(definition, {**inherited, **dict(profile.env)}),
         needs_node=profiles.traits_of(name).needs_node,
         install=make.install if make and program == make.command[0] else "",
+        keeps_workers=definition.resume == "pin",
         chooses_mode=definition.mode is not None or definition.permissions == "auto",
     )
 

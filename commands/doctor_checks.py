@@ -93,6 +93,8 @@ class AgentFacts(msgspec.Struct, frozen=True):
     login: str = ""
     asking_mode: str = ""
     """The mode to choose where the definition chooses none and its make is known."""
+    keeps_workers: bool = False
+    """Whether each of its sessions keeps a worker (``resume = "pin"``)."""
     chooses_mode: bool = False
     """Whether the definition says who approves: by ``mode``, or by ``permission_mode = "auto"``."""
 
@@ -167,6 +169,7 @@ def diagnose(facts: MachineFacts) -> list[Check]:
         ),
         *(check for agent in facts.agents for check in _agent(agent)),
         *_workspaces(facts.workspaces),
+        *_kept_workers(facts),
         *_node(facts),
         _memory(facts),
         _open_files(facts),
@@ -233,6 +236,15 @@ def _workspaces(workspaces: Sequence[WorkspaceFacts]) -> Iterator[Check]:
 
 def _shown_workspace(place: WorkspaceFacts) -> str:
     return f"{place.path} ({'shared by all sessions' if place.is_shared else 'a directory for each session'})"
+
+
+def _kept_workers(facts: MachineFacts) -> Iterator[Check]:
+    """Whether there is a worker to keep for one session of each agent with ``resume = "pin"``."""
+    names, room = [agent.name for agent in facts.agents if agent.keeps_workers], facts.max_workers - 1
+    if len(names) > room:
+        found = f'{room} of pool.max = {facts.max_workers}, for sessions of {len(names)} agents with resume = "pin"'
+        fix = f'raise pool.max to {len(names) + 1} or more, or set resume = "auto": {", ".join(names)}'
+        yield _warn("kept workers", found, fix)
 
 
 def _node(facts: MachineFacts) -> Iterator[Check]:

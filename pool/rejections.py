@@ -68,11 +68,14 @@ def spawn_not_allowed(figures: PoolCounts, session: str) -> NoWorker:
 
 def all_dedicated(figures: PoolCounts, kind: ProfileRecord, retry_after: float, kept: KeepingSessions) -> PoolSaturated:
     """As many sessions keep a worker to themselves as may."""
-    sessions = f": {_names(kept)}" if kept.total else ""
+    auto = f'or set agents.{kind.profile.agent}.resume = "auto" ({figures})'
+    sessions = "1 session keeps a worker" if kept.total == 1 else f"{kept.total} sessions keep a worker each"
     return PoolSaturated(
-        f'{kept.total} sessions keep a worker each (resume = "pin"), and the rest of pool.max = {figures.max} is for '
-        "other sessions; end one with `pool sessions delete KEY`, raise pool.max or the limit of the agent, or set "
-        f'agents.{kind.profile.agent}.resume = "auto" ({figures}){sessions}',
+        f'{sessions} (resume = "pin"), and the rest of pool.max = {figures.max} is for other sessions; end one with '
+        f"`pool sessions delete KEY`, raise pool.max or the limit of the agent, {auto}: {_names(kept)}"
+        if kept.total
+        else f'no session can keep a worker (resume = "pin"): the only one of pool.max = {figures.max} is for all '
+        f"sessions; raise pool.max to 2 or more, {auto}",
         retry_after=retry_after,
         figures=asdict(figures),
         dedicated=list(kept.named),

@@ -28,6 +28,7 @@ def check_settings(settings: Settings) -> list[Problem]:
         *(Problem(("pool", name), text) for name, text in contradictions(settings.pool)),
         *_prewarm_problems(settings),
         *_agent_problems(settings),
+        *_keeping_problems(settings),
         *_target_problems(settings),
         *_cron_problems(settings),
         *(Problem(path, text) for path, text in router_problems(settings.router, settings)),
@@ -59,6 +60,14 @@ def _agent_problems(settings: Settings) -> Iterator[Problem]:
                 yield Problem(("agents", name), exc.message)
             else:
                 yield Problem(("agents", name, setting), exc.message.removeprefix(f"{setting}: "))
+
+
+def _keeping_problems(settings: Settings) -> Iterator[Problem]:
+    """Agents whose sessions would all be refused, because none may keep a worker."""
+    for name, agent in settings.agents.items() if settings.pool.max == 1 else ():
+        if agent.resume == "pin":
+            text = 'has each session keep a worker, but the only one of pool.max = 1 is for all sessions; set "auto"'
+            yield Problem(("agents", name, "resume"), f'is "pin": it {text}, or raise pool.max to 2 or more')
 
 
 def _target_problems(settings: Settings) -> Iterator[Problem]:

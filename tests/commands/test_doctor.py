@@ -39,6 +39,7 @@ HTTP = HttpFacts(
     url="http://127.0.0.1:8765", token="/data/http-token", is_local=True, is_token_made=True, token_problem=None,
     max_connections=512,
 )  # fmt: skip
+KEEPING = AgentFacts("keeping", "acp", "x", "/x", keeps_workers=True)
 PI = AgentFacts("pi", "pi", "pi", "/usr/bin/pi", needs_node=True)
 OK, WARNING, MISSING = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.MISSING
 
@@ -66,6 +67,7 @@ def test_a_machine_that_has_everything_is_told_so() -> None:
         ("supervisor", OK, {"supervisor": 17}),
         ("workspace", MISSING, {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace", "is none"),)}),
         ("workspaces", OK, {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace"),)}),
+        ("kept workers", WARNING, {"agents": (KEEPING, KEEPING), "max_workers": 2}),
         ("node", MISSING, {"agents": (PI,), "node": None}),
         ("node", MISSING, {"agents": (PI,), "node": "v18.19.0"}),
         ("node", MISSING, {"agents": (PI,), "node": "does not run: boom"}),
@@ -101,6 +103,10 @@ def test_what_is_found_is_said_with_the_arithmetic_and_node_only_where_an_agent_
     for is_shared, words in ((True, "shared by all sessions"), (False, "a directory for each")):
         place = WorkspaceFacts("/w", "agents.main.workspace", is_shared=is_shared)
         assert words in checks(workspaces=(place,))["workspaces"].found
+
+
+def test_workers_that_are_kept_are_no_matter_where_each_agent_can_have_one() -> None:
+    assert "kept workers" not in checks(agents=(KEEPING, KEEPING), max_workers=3)
 
 
 def test_the_facts_of_this_machine_can_be_gathered(tmp_path: Path) -> None:

@@ -42,11 +42,13 @@ KEPT = {
         settle; held r1 r2 r3""",
     "what was taken in and has gone leaves its place": """
         pool max=2; ask r1 s pin:a; cancel r1; ask r2 t pin:a => nothing; settle; held r2; ask r3 u pin:a spawn=False
-        error r3 PoolSaturated sessions keep a worker each""",
+        error r3 PoolSaturated 1 session keeps a worker (resume""",
     "a session that ends, or whose worker dies, makes room": """
         pool max=2; use s pin:a; forget s; use t pin:a; ask r1 s pin:a => reject r1 saturated
         exit w1; hold r2 s pin:a; ask r3 t pin:a => reject r3 saturated""",
-    "a pool of one worker keeps none": "pool max=1; ask r1 s pin:a => reject r1 saturated; use t b",
+    "a pool of one worker keeps none": """
+        pool max=1; ask r1 s pin:a => reject r1 saturated; use t b
+        error r1 PoolSaturated no session can keep a worker (resume = "pin"): the only one of pool.max = 1""",
     "the limits of the agent and of the profile hold as well": """
         pool max=9 max_per_agent=2 max_per_profile=1; use s pin:a; ask r1 t pin:a => reject r1 saturated
         use u pin:b; ask r2 v pin:c => reject r2 saturated""",
