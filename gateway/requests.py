@@ -8,7 +8,6 @@ from errors import UsageError
 from gateway.turns.client_tools import MAX_CLIENT_TOOLS, MAX_TOOL_RESULTS, ClientTool, ToolResult
 from gateway.turns.replies import Blocks
 from heartbeat.system_events import SystemEventKind
-from profiles.settings import ThinkingLevel
 from router.source import MessageSource
 from wire.events import EventChannel
 from wire.framing import DECODE_ERRORS
@@ -27,6 +26,7 @@ CallerKey = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^\S(.*\S)?$")]
 ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\s/](\S*[^\s/])?$")]
+ThinkingName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^\S+$")]
 SessionKeyText = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 
 
@@ -304,13 +304,14 @@ class PatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """``sessions.patch``: an absent member changes nothing, null removes the session's own value.
 
     ``label``: a name for people, of one session only. ``model``: ``provider/model``, or a model of its provider.
+    ``thinking``: ``off``, ``minimal``, ``low``, ``medium``, ``high`` or ``xhigh``; a level of its own for an ACP agent.
     ``verbose``, ``reasoning``: whether answers show tool calls, and the model's thinking.
     """
 
     session: SessionKeyText
     label: Label | msgspec.UnsetType | None = msgspec.UNSET
     model: ModelName | msgspec.UnsetType | None = msgspec.UNSET
-    thinking: ThinkingLevel | msgspec.UnsetType | None = msgspec.UNSET
+    thinking: ThinkingName | msgspec.UnsetType | None = msgspec.UNSET
     queue_mode: QueueMode | msgspec.UnsetType | None = msgspec.UNSET
     verbose: bool | msgspec.UnsetType | None = msgspec.UNSET
     reasoning: bool | msgspec.UnsetType | None = msgspec.UNSET

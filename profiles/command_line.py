@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from errors import UsageError
-from profiles.dialects import DIALECTS
+from profiles.dialects import DIALECTS, DialectTraits
 from profiles.profile import CapabilityProfile, resolve_resource
 from profiles.settings import AgentSettings
-from wire.mcp_servers import NamedValue
+from wire.mcp_servers import McpServer, NamedValue
 
 
 def worker_argv(profile: CapabilityProfile, session_dir: str | None) -> tuple[str, ...]:
@@ -234,6 +234,7 @@ _SPECIAL_VALUE_FLAGS = frozenset({"--tools", "--system-prompt", "--append-system
 
 
 _DEFAULTS = AgentSettings()
+_NAMES_OF_THE_PROGRAM = ("auth_method", "mode", "model", "provider", "thinking")
 
 
 def check_agent_settings(definition: AgentSettings) -> None:
@@ -258,12 +259,25 @@ def check_agent_settings(definition: AgentSettings) -> None:
         )
     if definition.base_url is not None:
         _check_base_url(definition.base_url)
-    for server in definition.mcp_servers:
-        _check_mcp_server(server)
+    for name in _NAMES_OF_THE_PROGRAM:
+        if (value := getattr(definition, name)) is not None and not value.strip():
+            raise UsageError(f"{name}: is empty; leave it out for what the program does by itself", setting=name)
+    if definition.thinking is not None:
+        _check_thinking(traits, definition.thinking)
+    names = [_check_mcp_server(server) for server in definition.mcp_servers]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"mcp_servers: there are several with the name {twice[0][:80]!r}", setting="mcp_servers")
 
 
-def _check_mcp_server(server: Mapping[str, Any]) -> None:
-    """Only what is declared as ACP says is known to be secret or not, and programs refuse the rest at their start."""
+def _check_thinking(traits: DialectTraits, level: str) -> None:
+    try:
+        traits.check_thinking(level)
+    except UsageError as exc:
+        raise UsageError(exc.message, setting="thinking") from exc
+
+
+def _check_mcp_server(server: Mapping[str, Any]) -> str:
+    """Its name. Only what is declared as ACP says is known to be secret or not, and programs refuse the rest."""
     name = server.get("name")
     if not isinstance(name, str) or not name:
         raise UsageError("mcp_servers: each needs a name", setting="mcp_servers")
@@ -276,6 +290,14 @@ def _check_mcp_server(server: Mapping[str, Any]) -> None:
                 '"text"}]',
                 setting="mcp_servers",
             ) from None
+    try:
+        msgspec.convert(server, McpServer)
+    except msgspec.ValidationError as exc:
+        what = str(exc).replace("`", "")
+        raise UsageError(
+            f"mcp_servers: {name[:80]!r} is not as ACP declares one: {what}", setting="mcp_servers"
+        ) from None
+    return name
 
 
 def _check_base_url(url: str) -> None:

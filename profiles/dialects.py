@@ -6,8 +6,11 @@ from typing import Literal
 
 import msgspec
 
+from errors import UsageError
+
 DialectName = Literal["native", "pi", "acp"]
 PermissionMode = Literal["auto", "approval", "readonly"]
+THINKING_LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
 _MAX_NAME_BYTES = 255
 """The longest file name that Linux allows, in bytes."""
 
@@ -31,6 +34,8 @@ class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of an agent definition that its programs have no means to follow."""
     known_tools: tuple[str, ...]
     """The program's own tools; ``deny_tools`` is subtracted from them."""
+    thinking_levels: tuple[str, ...]
+    """How hard its programs can be made to think; empty: each has levels of its own, which a conversation shows."""
     escape_prompt: Callable[[str], str]
     """Changes a system prompt so that the program does not read it as the name of a file."""
     prompt_text: Callable[[str], str | None]
@@ -60,6 +65,11 @@ class DialectTraits(msgspec.Struct, frozen=True, kw_only=True):
     """The program may start the one that works, and exit before it."""
     ready_with_conversation: bool
     """It is ready once its first conversation has begun: only a start shows its login and its own mode."""
+
+    def check_thinking(self, level: str) -> None:
+        """Raise UsageError for a level that its programs do not have, as far as that is known before they run."""
+        if self.thinking_levels and level not in self.thinking_levels:
+            raise UsageError(f"thinking: there is no level {level[:80]!r}; there are {', '.join(self.thinking_levels)}")
 
 
 def _escape_leading_at(text: str) -> str:
@@ -109,6 +119,7 @@ DIALECTS: dict[str, DialectTraits] = {
         abort_seconds=0.0,
         refused_settings=_OF_ACP,
         known_tools=("edit", "exec", "find", "grep", "ls", "process", "read", "todo", "write"),
+        thinking_levels=THINKING_LEVELS,
         escape_prompt=_escape_leading_at,
         prompt_text=_text_after_at,
         prompt_file=lambda path: f"@{path}",
@@ -134,6 +145,7 @@ DIALECTS: dict[str, DialectTraits] = {
         abort_seconds=0.0,
         refused_settings=_OF_BUNDLED_AGENT | _OF_ACP | {"permission_mode"},
         known_tools=("bash", "edit", "find", "grep", "ls", "read", "write"),
+        thinking_levels=THINKING_LEVELS,
         escape_prompt=_pad_to_no_file_name,
         prompt_text=_text_of_no_file,
         prompt_file=lambda path: path,
@@ -159,6 +171,7 @@ DIALECTS: dict[str, DialectTraits] = {
         abort_seconds=5.0,  # opencode needs 0.2 s, and more than 1 s on a busy machine
         refused_settings=_OF_BUNDLED_AGENT | _OF_ARGUMENTS,
         known_tools=(),
+        thinking_levels=(),
         escape_prompt=lambda text: text,
         prompt_text=lambda _argument: None,
         prompt_file=lambda path: path,

@@ -9,7 +9,6 @@ import msgspec
 from profiles.dialects import DIALECTS, DialectName, DialectTraits, PermissionMode
 from wire.units import Seconds
 
-ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Tokens = Annotated[int, msgspec.Meta(ge=1000)]
 
@@ -73,8 +72,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     history_turns: _Count | None = None
     """Show the model at most this many of the latest user messages; unset = all. Sent with each prompt, no part of the
     profile; see ``gateway.dm_history_limit``. Of dialect ``native``."""
-    thinking: ThinkingLevel | None = None
-    """How long it may think. Changed on a live worker where a session wants another; so are provider and model."""
+    thinking: str | None = None
+    """How long it may think: ``off``, ``minimal``, ``low``, ``medium``, ``high`` or ``xhigh``; of dialect ``acp``: what
+    the program offers. Changed on a live worker where a session wants another; so are provider and model."""
     skills: list[str] = []
     """Skills of this agent: after the role's, before the gateway's and the base ones."""
     extensions: list[str] = []

@@ -8,9 +8,8 @@ import msgspec
 from doors.websocket.frames import milliseconds
 from doors.websocket.peer import MethodRequest, NoMethodParams, Params
 from errors import UsageError
-from gateway.requests import Label, ModelName, SessionKeyText
+from gateway.requests import Label, ModelName, SessionKeyText, ThinkingName
 from gateway.sessions.admin import SessionView
-from profiles.settings import ThinkingLevel
 from router.keys import normalize_session_key
 from wire.messages import QueueMode, omit_none
 
@@ -57,7 +56,7 @@ class SessionPatchParams(msgspec.Struct, rename="camel"):
     key: SessionKeyText
     label: Label | msgspec.UnsetType | None = msgspec.UNSET
     model: ModelName | msgspec.UnsetType | None = msgspec.UNSET
-    thinking_level: ThinkingLevel | msgspec.UnsetType | None = msgspec.UNSET
+    thinking_level: ThinkingName | msgspec.UnsetType | None = msgspec.UNSET
     verbose_level: Switch | msgspec.UnsetType | None = msgspec.UNSET
     reasoning_level: Switch | msgspec.UnsetType | None = msgspec.UNSET
     queue_mode: QueueMode | msgspec.UnsetType | None = msgspec.UNSET

@@ -168,11 +168,16 @@ class SessionAdmin:
     # --- settings of its own ------------------------------------------------------------------------------------------
 
     def patch(self, changes: PatchRequest) -> SessionView:
-        """Change a session's own settings. Raises UsageError: it is unknown, or another session has the label."""
+        """Change a session's own settings.
+
+        Raises UsageError: it is unknown, another session has the label, or its agent has no such level of thinking.
+        """
         entry = self._require(changes.session)
         given = {name: value for name in _OPTIONS if (value := getattr(changes, name)) is not msgspec.UNSET}
         if given.get("label") is not None:
             self._check_label(entry.key, given["label"])
+        if given.get("thinking") is not None:
+            self._profile_cache.parts.profiles.traits_of(entry.agent).check_thinking(given["thinking"])
         for name, value in given.items():
             setattr(entry, name, bool(value) if name in _SWITCHES else value)
         if given:

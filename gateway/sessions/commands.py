@@ -8,11 +8,11 @@ mode; ``/queue MODE text`` uses the mode for this one message, whose text is wha
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from profiles.settings import ThinkingLevel
+from profiles.dialects import THINKING_LEVELS
 from wire.messages import QueueMode
 
 
@@ -74,9 +74,8 @@ ParsedCommand = (
 )
 
 _COMMAND = re.compile(r"/([A-Za-z]{1,16})(?:@\w{1,64})?(?:\s|$)")
-_MAX_MODEL_CHARS = 200
+_MAX_NAME_CHARS = 200
 _DEFAULT = "default"
-_LEVELS: Mapping[str, ThinkingLevel] = {level: level for level in get_args(ThinkingLevel)}
 _MODES: Mapping[str, QueueMode] = {mode.value: mode for mode in QueueMode}
 
 
@@ -109,14 +108,17 @@ def _new_conversation(command: Literal["new", "reset"]) -> Callable[[str], Parse
 
 
 def _model(rest: str) -> ParsedCommand | None:
-    if not rest or len(rest) > _MAX_MODEL_CHARS or rest.split() != [rest] or not rest.isprintable():
-        return None
-    return SetOptionCommand("model", None if rest.lower() == _DEFAULT else rest)
+    return _named_option("model", rest)
 
 
 def _thinking(rest: str) -> ParsedCommand | None:
-    level = rest.lower()
-    return SetOptionCommand("thinking", _LEVELS.get(level)) if level in {*_LEVELS, _DEFAULT} else None
+    return _named_option("thinking", rest.lower() if rest.lower() in THINKING_LEVELS else rest)
+
+
+def _named_option(option: Literal["model", "thinking"], name: str) -> ParsedCommand | None:
+    if not name or len(name) > _MAX_NAME_CHARS or name.split() != [name] or not name.isprintable():
+        return None
+    return SetOptionCommand(option, None if name.lower() == _DEFAULT else name)
 
 
 def _queue(rest: str) -> ParsedCommand | None:
@@ -150,7 +152,11 @@ COMMANDS: Mapping[str, CommandSpec] = {
     "stop": CommandSpec("/stop", "end the running turn and drop what waits behind it", lambda _rest: StopCommand()),
     "status": CommandSpec("/status", "what the session is doing", lambda rest: None if rest else StatusCommand()),
     "model": CommandSpec("/model NAME|default", "use another model in this session", _model),
-    "think": CommandSpec(f"/think {'|'.join(_LEVELS)}|default", "how hard the model thinks in this session", _thinking),
+    "think": CommandSpec(
+        f"/think {'|'.join(THINKING_LEVELS)}|default",
+        "how hard the model thinks in this session; an ACP agent has levels of its own",
+        _thinking,
+    ),
     "compact": CommandSpec(
         "/compact [INSTRUCTIONS]",
         "summarise the conversation so far, to make room",

@@ -1,21 +1,18 @@
 """What can be set in a session, and is: its model and how hard that thinks."""
 
-from typing import get_args
-
 import msgspec
 
 from gateway.sessions.sessions import SessionEntry
 from pool.agent_records import ProgramRecord
-from profiles.settings import AgentSettings, ThinkingLevel
-
-_LEVELS: tuple[str, ...] = get_args(ThinkingLevel)
+from profiles.dialects import THINKING_LEVELS
+from profiles.settings import AgentSettings
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``model`` and ``thinking``: the session's own; None: as its agent's definition says.
 
-    ``models``, ``thinking_levels``: what can be chosen. ``any_model``: its agent has not said which models there are,
-    and another name may be one.
+    ``models``, ``thinking_levels``: what can be chosen, the usual levels where its agent has not said. ``any_model``:
+    its agent has not said which models there are, and another name may be one.
     """
 
     model: str | None
@@ -35,5 +32,5 @@ def session_options(entry: SessionEntry, definition: AgentSettings, seen: Progra
         thinking=entry.thinking,
         models=list(dict.fromkeys(named if offered is None else offered)),
         any_model=offered is None,
-        thinking_levels=[level for level in levels if level in _LEVELS] if levels is not None else list(_LEVELS),
+        thinking_levels=list(THINKING_LEVELS if levels is None else levels),
     )

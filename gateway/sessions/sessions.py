@@ -17,7 +17,6 @@ from gateway.settings import CurrentSettings
 from pool import Pool
 from pool.agent_report import AgentReport
 from pool.stimuli import SessionKnown
-from profiles.settings import ThinkingLevel
 from router.keys import format_session_key, parse_session_key
 from router.source import MessageSource
 from store.records import SessionRow
@@ -47,7 +46,7 @@ class SessionData(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     queue_mode: QueueMode | None = None
     """The session's own; None = as the settings say. So for the two that follow: None = as the agent's definition."""
     model: str | None = None
-    thinking: ThinkingLevel | None = None
+    thinking: str | None = None
     verbose: bool = False
     """Whether its answers show what the tools do."""
     reasoning: bool = False

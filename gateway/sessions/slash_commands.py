@@ -1,7 +1,9 @@
 """Slash commands: each is carried out at once, and answers with a sentence."""
 
-from typing import assert_never
+from typing import Any, assert_never
 
+from errors import UsageError
+from gateway.requests import PatchRequest
 from gateway.runs.run import RunRequest
 from gateway.sessions.admin import SessionAdmin
 from gateway.sessions.commands import (
@@ -66,10 +68,11 @@ class SlashCommands:
         ended = f" Ended with it: {running}." if running else ""
         return f"A new conversation begins; the earlier one is kept.{ended}"
 
-    def _set(self, session: str, name: str, value: object) -> str:
-        entry = self._sessions.get(session)
-        if entry is not None:
-            setattr(entry, name, value)
-            self._sessions.save(entry)
+    def _set(self, session: str, name: str, value: Any) -> str:
+        try:
+            if self._sessions.get(session) is not None:
+                self._session_admin.patch(PatchRequest(session=session, **{name: value}))
+        except UsageError as exc:
+            return f"Nothing is changed: {exc.message}."
         words: dict[object, str] = {None: "as the settings say", True: "on", False: "off"}
         return f"{_OPTION_LABELS[name]}: {words.get(value, value)}."

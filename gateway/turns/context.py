@@ -31,7 +31,6 @@ from gateway.turns.replies import (
 from gateway.turns.state import TurnState
 from heartbeat.system_events import SystemEvent
 from pool import Lease, Pool
-from profiles.settings import ThinkingLevel
 from store.store import Store
 from wire.events import EventType
 from wire.messages import ContextSize, ErrorBody, PromptResult, TokenUsage
@@ -56,7 +55,7 @@ class _OwnModel(TypedDict):
     """What a session, or a message, has chosen instead of its agent's."""
 
     model: str | None
-    thinking: ThinkingLevel | None
+    thinking: str | None
 
 
 class TurnContext:

@@ -1,7 +1,5 @@
 """Slash commands: what is one is understood however it is written, what is none is left alone."""
 
-from typing import get_args
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +17,7 @@ from gateway.sessions.commands import (
     help_text,
     parse_command,
 )
-from profiles.settings import ThinkingLevel
+from profiles.dialects import THINKING_LEVELS
 from wire.messages import QueueMode
 
 QUEUE_HELP = COMMANDS["queue"].help
@@ -41,6 +39,8 @@ QUEUE_HELP = COMMANDS["queue"].help
         ("/model openai/gpt:5", SetOptionCommand("model", "openai/gpt:5")),
         ("/model DEFAULT", SetOptionCommand("model", None)),
         ("/think high", SetOptionCommand("thinking", "high")),
+        ("/think HIGH", SetOptionCommand("thinking", "high")),
+        ("/think Ultra", SetOptionCommand("thinking", "Ultra")),
         ("/think Default", SetOptionCommand("thinking", None)),
         ("/compact", CompactCommand(None)),
         ("/compact keep the  plan\nand names", CompactCommand("keep the  plan\nand names")),
@@ -64,7 +64,7 @@ def test_a_command_is_understood(text: str, parsed: ParsedCommand) -> None:
     [
         *(("/new idea: a garden", "new"), ("/reset x", "reset"), ("/status now", "status"), ("/help me", "help")),
         *(("/model", "model"), ("/model a b", "model"), ("/model " + "x" * 201, "model"), ("/model a\0b", "model")),
-        *(("/think", "think"), ("/think hard", "think"), ("/think high now", "think")),
+        *(("/think", "think"), ("/think high now", "think"), (f"/think {'x' * 201}", "think")),
         *(("/queue", "queue"), ("/queue what", "queue"), ("/queue default text", "queue")),
         *(("/queue what text", "queue"), ("/verbose", "verbose"), ("/verbose yes", "verbose")),
         ("/reasoning", "reasoning"),
@@ -112,7 +112,7 @@ def test_the_help_has_one_line_for_each_command_and_every_level_and_mode_can_be_
     lines = help_text().splitlines()
     assert [line.split()[0] for line in lines] == [f"/{name}" for name in COMMANDS]
     assert max(map(len, lines)) <= 160
-    for level in get_args(ThinkingLevel):
+    for level in THINKING_LEVELS:
         assert parse_command(f"/think {level}") == SetOptionCommand("thinking", level)
     for mode in QueueMode:
         assert parse_command(f"/queue {mode}") == SetOptionCommand("queue_mode", mode)

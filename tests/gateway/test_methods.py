@@ -59,7 +59,7 @@ GOOD: dict[str, dict[str, Any]] = {
 WRONG: dict[str, list[dict[str, Any]]] = {
     "sessions.patch": [
         *({"label": ""}, {"label": "x" * 65}, {"label": " x"}, {"model": "a b"}, {"model": "/x"}, {"model": "x/"}),
-        *({"thinking": "deeply"}, {"queue_mode": "sideways"}, {"verbose": "on"}),
+        *({"thinking": "very deep"}, {"thinking": "x" * 201}, {"queue_mode": "sideways"}, {"verbose": "on"}),
     ],
     "logs.tail": [{"limit": 0}, {"limit": 5001}, {"cursor": -1}, {"max_bytes": 0}, {"max_bytes": 1_000_001}],
     "agent": [

@@ -159,8 +159,10 @@ async def test_a_session_offers_what_its_agent_has_said_else_what_the_settings_n
         ready = Ready(models=["m1", "m2", "x" * 201], thinking_levels=["low", "ultra"])
         world.gateway.pool.agent_records.note_ready("a", ready)
         await world.call("sessions.patch", session="mine", model="m2")
-        offered = {"models": ["m1", "m2"], "any_model": False, "thinking_levels": ["low"]}
+        offered = {"models": ["m1", "m2"], "any_model": False, "thinking_levels": ["low", "ultra"]}
         assert await world.call("sessions.options", session="mine") == {"model": "m2", "thinking": None, **offered}
+        await world.call("sessions.patch", session="mine", thinking="ultra")
+        assert (await world.call("sessions.options", session="mine"))["thinking"] == "ultra"
         with pytest.raises(UsageError, match="there is no session 'other'"):
             await world.call("sessions.options", session="other")
 

@@ -84,6 +84,16 @@ async def test_a_model_and_a_thinking_level_reach_the_sessions_own_worker_and_go
     assert (await world.ask("three")).text == "one|two|three"
 
 
+async def test_a_level_of_thinking_that_the_agent_does_not_have_changes_nothing(world: World) -> None:
+    await world.ask("one")
+    levels = "off, minimal, low, medium, high, xhigh"
+    told = f"Nothing is changed: thinking: there is no level 'ultra'; there are {levels}."
+    assert await _answer(world, "/think ultra") == told
+    with pytest.raises(UsageError, match="there is no level 'ultra'"):
+        await world.call("sessions.patch", session="alice", thinking="ultra")
+    assert (await world.call("sessions.get", session="alice"))["thinking"] is None
+
+
 async def test_a_run_may_have_a_model_of_its_own(world: World) -> None:
     await world.ask("one", model="acme/big")
     assert world.launcher.asked("set_model") == []
@@ -143,7 +153,7 @@ async def test_the_mode_of_the_session_can_be_set_and_help_says_how(world: World
     assert await _answer(world, "/queue collect") == "Messages while the session is busy: collect."
     assert await _answer(world, "/queue default") == "Messages while the session is busy: as the settings say."
     assert "/compact [INSTRUCTIONS]" in await _answer(world, "/help")
-    assert (await _answer(world, "/think deeply")).startswith("Usage: /think off|")
+    assert (await _answer(world, "/think very deeply")).startswith("Usage: /think off|")
 
 
 # --- where they stand -------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ REFUSED: dict[str, Any] = {
 }
 OF_ACP: dict[str, Any] = {
     "auth_method": "x",
-    "mcp_servers": [{"name": "x"}],
+    "mcp_servers": [{"name": "x", "command": "y"}],
     "mode": "x",
     "options": {"x": True},
     "resume": "pin",
@@ -104,6 +104,10 @@ def test_it_needs_a_command_and_gets_no_arguments_of_the_pool() -> None:
 @pytest.mark.parametrize(
     ("server", "words"),
     [
+        ({"name": "x"}, "'x' is not as ACP declares one: a server of type stdio has a name and a member command"),
+        ({"name": "x", "type": "http", "command": "y"}, "'x' is not .* a server of type http has .* a member url"),
+        ({"name": "x", "type": "ftp"}, "'x' is not as ACP declares one: Invalid enum value 'ftp'"),
+        ({"name": "x", "command": "y", "args": "-v"}, "'x' is not as ACP declares one: Expected array"),
         ({}, "each needs a name"),
         ({"name": 7}, "each needs a name"),
         ({"name": "x", "env": {"API_KEY": "k"}}, "env of 'x' must be a list"),
@@ -115,6 +119,23 @@ def test_it_needs_a_command_and_gets_no_arguments_of_the_pool() -> None:
 def test_an_mcp_server_that_is_not_declared_as_acp_says_is_refused(server: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=f"^mcp_servers: {words}"):
         acp(mcp_servers=[server])
+
+
+def test_a_name_of_two_servers_and_an_empty_name_of_anything_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"^mcp_servers: there are several with the name 'files'"):
+        acp(mcp_servers=[SERVER, SERVER])
+    empty: list[dict[str, Any]] = [{name: " "} for name in ("auth_method", "mode", "model", "thinking")]
+    for [(setting, value)] in map(dict.items, empty):
+        with pytest.raises(UsageError, match=f"^{setting}: is empty") as caught:
+            acp(**{setting: value})
+        assert caught.value.details["setting"] == setting
+
+
+def test_levels_of_thinking_are_the_agents_own_where_it_speaks_acp() -> None:
+    assert acp(thinking="ultra").soft.thinking == "ultra"
+    for dialect in ("native", "pi"):
+        with pytest.raises(UsageError, match=r"^thinking: there is no level 'ultra'; there are off, minimal"):
+            acp(dialect=dialect, thinking="ultra")
 
 
 def test_a_person_is_asked_unless_the_settings_say_otherwise() -> None:
@@ -142,7 +163,7 @@ def test_what_the_program_learns_over_its_protocol_is_declared() -> None:
     ("name", "setting"),
     [
         ("auth_method", {"auth_method": "sk-secret"}),
-        ("mcp_servers", {"mcp_servers": [{"name": "sk-secret"}]}),
+        ("mcp_servers", {"mcp_servers": [{"name": "sk-secret", "command": "x"}]}),
         ("permission_mode", {"permission_mode": "auto"}),
         ("preamble", {"append_system_prompt": "sk-secret"}),
     ],

@@ -22,7 +22,6 @@ def test_the_values_of_an_agents_environment_are_in_no_representation() -> None:
     [
         ({"agents": {"main": {"modell": "x"}}}, r"unknown field `modell` - at `\$\.agents"),
         ({"agents": {"main": {"dialect": "lsp"}}}, r"Invalid enum value 'lsp'"),
-        ({"agents": {"main": {"thinking": "hard"}}}, r"Invalid enum value 'hard'"),
         ({"agents": {"main": {"permission_mode": "ask"}}}, r"Invalid enum value 'ask'"),
         ({"agents": {"main": {"context_tokens": 10}}}, r"Expected `int` >= 1000"),
         ({"agents": {"main": {"max_steps": 0}}}, r"Expected `int` >= 1"),

@@ -56,6 +56,7 @@ def test_keys_without_a_default_are_shown_with_an_example_that_is_accepted() -> 
     of_acp = "|".join(DIALECTS["native"].refused_settings)
     text = re.sub(rf"^# ({of_acp}) = .*$", "", text, flags=re.MULTILINE)
     examples_filled = examples.sub(r"\1", text).replace('default = "..."', 'default = "default"')
+    examples_filled = examples_filled.replace('thinking = "..."', 'thinking = "high"')
     examples_filled = examples_filled.replace('base_url = "..."', 'base_url = "http://127.0.0.1:8080/v1"')
     day = 'start = "08:00", end = "22:00", tz = "UTC"'
     loaded = parse_settings(examples_filled.replace('start = "...", end = "...", tz = "..."', day), NOWHERE)
