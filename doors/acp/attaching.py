@@ -6,7 +6,7 @@ import msgspec
 
 from doors.acp.answers import config_options
 from doors.acp.procedures import NO_SUPERVISOR, AskPool, AwaitRun, PoolRefused, Procedure
-from doors.acp.questions import MAX_PAGES, Question
+from doors.acp.questions import MAX_PAGES, Question, UnusableAnswer
 from doors.acp.requests import (
     CallPageAnswer,
     OpenSessionParams,
@@ -283,12 +283,20 @@ class SessionFollower:
         asked.number = self._state.ask_editor("session/request_permission", question.request_params(session.key))
 
     def on_editor_answer(self, number: object, result: msgspec.Raw | None) -> None:
-        """The editor has answered one of our requests."""
+        """The editor has answered one of our requests.
+
+        One that decides nothing denies the call where the editor's own prompt has led to it, whose turn would wait for
+        ever; calls of others are left to them. After the prompt was cancelled it only says so.
+        """
         found = self._state.take_question(number)
-        if found is None or found[1].question is None:
+        if found is None or (question := found[1].question) is None:
             return
         session, asked = found
-        decision = None if asked.question is None else asked.question.read_decision(result, void=asked.is_void)
+        try:
+            decision = question.read_decision(result, void=asked.is_void)
+        except UnusableAnswer as exc:
+            is_own = asked.run in session.runs and not asked.is_void
+            decision = question.denial(str(exc)) if is_own else None
         if decision is not None:
             self._state.run_in_background(_decide(session.key, decision))
 

@@ -1,13 +1,14 @@
 """The requests of an editor about sessions, each a procedure. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from doors.acp.answers import config_options, option_name, option_value, prompt_result, session_page
 from doors.acp.attaching import SessionFollower, read_answer
-from doors.acp.jsonrpc import INVALID_PARAMS, NOT_FOUND, EditorError, EditorRequest, read_params
+from doors.acp.jsonrpc import FAILED, INVALID_PARAMS, NOT_FOUND, EditorError, EditorRequest, read_params
 from doors.acp.procedures import AskPool, AwaitRun, OwnRun, PoolRefused, Procedure
 from doors.acp.prompts import read_prompt
 from doors.acp.replay import replay_lines
@@ -27,6 +28,9 @@ from doors.acp.session import EditorSession
 from doors.acp.state import DoorState
 from wire.messages import ErrorBody, omit_none
 
+MAX_SESSIONS = 240
+"""Sessions that one editor may have open: each is a subscription, of which a connection to the supervisor may have 256,
+and those that are just ending count, too."""
 _REPLAYED = 1_000
 _NOT_ACCEPTED = PoolRefused(ErrorBody("aborted", "the prompt was not accepted"))
 """The end of a run that never began, for what waits for it."""
@@ -38,6 +42,7 @@ class EditorMethods:
     def __init__(self, state: DoorState, follower: SessionFollower) -> None:
         self._state = state
         self._follower = follower
+        self._opening = 0
         self.table: Mapping[str, Callable[[EditorRequest], Procedure]] = {
             "session/new": self._new,
             "session/load": self._load,
@@ -58,8 +63,30 @@ class EditorMethods:
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _place(self, key: str | None = None) -> Iterator[None]:
+        """The place of a session that is being opened. Raises EditorError where there is none, before anything is made.
+
+        ``key``: a session that exists; one that is open here has its place.
+        """
+        known = None if key is None else self._state.sessions.get(key)
+        if known is not None and known.is_open:
+            yield
+            return
+        if len(self._state.sessions) + self._opening >= MAX_SESSIONS:
+            raise EditorError(FAILED, f"{MAX_SESSIONS} sessions are open here, which is the limit; close one first")
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+
     def _new(self, request: EditorRequest) -> Procedure:
         params = read_params(OpenSessionParams, request.params)
+        with self._place():
+            return (yield from self._open_new(params))
+
+    def _open_new(self, params: OpenSessionParams) -> Procedure:
         options = self._state.options
         name, self._state.first_session = self._state.first_session, None
         try:
@@ -74,17 +101,19 @@ class EditorMethods:
 
     def _load(self, request: EditorRequest) -> Procedure:
         params = read_params(KnownSessionParams, request.params)
-        opened = yield from self._open(params)
-        asked = {"session": opened.session, "limit": _REPLAYED}
-        history = read_answer(HistoryAnswer, (yield AskPool("sessions.history", asked)))
-        self._state.to_editor.extend(replay_lines(opened.session, history.messages))
-        yield from self._follower.attach(opened, params)
+        with self._place(params.session_id):
+            opened = yield from self._open(params)
+            asked = {"session": opened.session, "limit": _REPLAYED}
+            history = read_answer(HistoryAnswer, (yield AskPool("sessions.history", asked)))
+            self._state.to_editor.extend(replay_lines(opened.session, history.messages))
+            yield from self._follower.attach(opened, params)
         return _opened_result(opened, params)
 
     def _resume(self, request: EditorRequest) -> Procedure:
         params = read_params(KnownSessionParams, request.params)
-        opened = yield from self._open(params)
-        yield from self._follower.attach(opened, params)
+        with self._place(params.session_id):
+            opened = yield from self._open(params)
+            yield from self._follower.attach(opened, params)
         return _opened_result(opened, params)
 
     def _open(self, params: KnownSessionParams) -> Procedure:

@@ -10,13 +10,17 @@ from doors.acp.requests import OfferedOption
 from doors.acp.updates import text_block, tool_call_facts
 from wire.call_page import CallPart
 from wire.framing import DECODE_ERRORS
-from wire.messages import ToolCallView
+from wire.messages import ToolCallView, omit_none
 
 MAX_PAGES = 64
 """Pages of one call that are put before an editor."""
 _DEFAULT_OPTIONS = (OfferedOption("allow", "Allow", "allow_once"), OfferedOption("reject", "Reject", "reject_once"))
 _BACKTICKS = re.compile("`+")
 _TOO_LONG = "This call is too long to be shown here; `pool approvals` shows all of it, and it can be allowed there."
+
+
+class UnusableAnswer(Exception):
+    """An answer of the editor that decides nothing; the text says why."""
 
 
 class Question(NamedTuple):
@@ -49,21 +53,25 @@ class Question(NamedTuple):
         }
 
     def read_decision(self, result: msgspec.Raw | None, *, void: bool = False) -> dict[str, Any] | None:
-        """What the answer decides, as parameters of ``decide``; None: nothing, as for an error.
+        """What the answer decides, as parameters of ``decide``; None: nothing. ``result`` None: it was an error.
 
         An answer ``cancelled`` rejects: the question was put aside, and its turn waits. ``void``: it decides nothing,
-        since it only says that the prompt was cancelled.
+        since it only says that the prompt was cancelled. Raises UnusableAnswer.
         """
+        decided = self.denial()
+        if result is None:
+            raise UnusableAnswer("the editor answered the question with an error")
         try:
-            outcome = _answers.decode(result or b"null").outcome
-        except DECODE_ERRORS:
-            return None
-        decided: dict[str, Any] = {"call_id": self.call.id, "decision": "deny"}
+            outcome = _answers.decode(result).outcome
+        except DECODE_ERRORS as exc:
+            raise UnusableAnswer("the editor's answer to the question was malformed") from exc
         if outcome.outcome == "cancelled":
             return None if void else decided
+        if outcome.outcome != "selected":
+            raise UnusableAnswer(f"the editor answered the question with an unknown outcome, {outcome.outcome[:80]!r}")
         chosen = next((each for each in self._offered() if each.id == outcome.option_id), None)
-        if outcome.outcome != "selected" or chosen is None:
-            return None
+        if chosen is None:
+            raise UnusableAnswer("the editor chose an option that was not offered")
         if chosen in self.options:
             decided["option_id"] = chosen.id
         if chosen.kind.startswith("allow"):
@@ -71,6 +79,10 @@ class Question(NamedTuple):
             if self.seen is not None:
                 decided["seen"] = self.seen
         return decided
+
+    def denial(self, note: str | None = None) -> dict[str, Any]:
+        """Parameters of ``decide`` that reject the call; ``note`` reaches the model."""
+        return omit_none(call_id=self.call.id, decision="deny", note=note)
 
     def _offered(self) -> Sequence[OfferedOption]:
         is_complete = any(option.kind != "allow_always" for option in self.options)

@@ -73,21 +73,37 @@ def test_the_answer_decides(option: str, decision: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "words"),
     [
-        {"error": {"code": -32601, "message": "no"}},
-        {"result": {}},
-        {"result": {"outcome": {"outcome": "selected", "optionId": "other"}}},
-        {"result": {"outcome": {"outcome": "later"}}},
-        {"result": "allow"},
+        ({"error": {"code": -32601, "message": "no"}}, "answered the question with an error"),
+        ({"result": {}}, "malformed"),
+        ({"result": None}, "malformed"),
+        ({"result": {"outcome": {"outcome": "selected"}}}, "chose an option that was not offered"),
+        ({"result": {"outcome": {"outcome": "selected", "optionId": "other"}}}, "chose an option that was not offered"),
+        ({"result": {"outcome": {"outcome": "selected", "optionId": 7}}}, "malformed"),
+        ({"result": {"outcome": {"outcome": "later"}}}, "an unknown outcome, 'later'"),
+        ({"result": "allow"}, "malformed"),
     ],
 )
-def test_an_error_and_an_answer_that_makes_no_sense_decide_nothing(answer: dict[str, Any]) -> None:
+def test_an_answer_that_makes_no_sense_denies_a_call_of_the_editors_own_prompt_and_no_other(
+    answer: dict[str, Any], words: str
+) -> None:
     talk = Talk()
     talk.open()
-    line = ask(talk)
-    talk.line({"jsonrpc": "2.0", "id": line["id"], **answer})
+    _, run = talk.prompt()
+    for run_id in (run, "others-run"):
+        line = ask(talk, run=run_id)
+        talk.line({"jsonrpc": "2.0", "id": line["id"], **answer})
+        if run_id == run:
+            [(method, asked)] = talk.asked()
+            assert (method, asked["call_id"], asked["decision"]) == ("decide", "c1", "deny")
+            assert words in asked["note"]
     assert (talk.asked(), talk.told()) == ([], [])
+    line = ask(talk, run=run)
+    talk.notify("session/cancel", sessionId="acp-1")
+    assert [method for method, _ in talk.asked()] == ["abort"]
+    talk.line({"jsonrpc": "2.0", "id": line["id"], **answer})
+    assert talk.asked() == [], "the run is being aborted"
 
 
 def test_options_of_the_agent_are_offered_and_the_chosen_one_is_passed_on() -> None:

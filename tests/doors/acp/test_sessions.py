@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from doors.acp.methods import MAX_SESSIONS
 from doors.acp.session import SUBSCRIBED_KINDS
+from doors.control.connection import ControlLimits
 from tests.doors.acp.talk import OPENED, Talk, refusal, text
 
 FOLLOWED = {"session": "acp-1", "kinds": list(SUBSCRIBED_KINDS), "since": 7}
@@ -229,6 +231,29 @@ def test_two_requests_that_open_one_session_at_once_leave_one_subscription() -> 
     assert talk.asked() == [("unsubscribe", {"subscription": "s2"})]
     talk.answer({})
     assert [line["id"] for line in talk.told()] == [2, 3]
+
+
+def test_a_session_too_many_is_refused_before_it_is_made_and_one_that_is_closed_makes_room() -> None:
+    assert ControlLimits().max_tasks >= MAX_SESSIONS + 10, "each is a subscription of one connection"
+    talk = Talk()
+    for number in range(MAX_SESSIONS - 1):
+        talk.open(f"acp-{number}", f"s{number}")
+    for _ in range(2):  # of which one is being opened
+        talk.send("session/new", cwd="/p", mcpServers=[])
+    assert [method for method, _ in talk.asked()] == ["sessions.open"]
+    assert refusal(talk.answered()) == (-32603, "240 sessions are open here, which is the limit; close one first")
+    talk.refuse("usage")
+    assert refusal(talk.answered())[0] == -32602
+    talk.open("acp-last", "last")
+    talk.send("session/resume", sessionId="acp-more", cwd="/p")
+    assert (talk.asked(), refusal(talk.answered())[0]) == ([], -32603)
+    talk.send("session/resume", sessionId="acp-1", cwd="/p")
+    assert [method for method, _ in talk.asked()] == ["sessions.open"], "it has its place"
+    talk.answer(OPENED)
+    talk.send("session/close", sessionId="acp-2")
+    talk.answer(method="unsubscribe")
+    talk.told()
+    talk.open("acp-more", "more")
 
 
 def test_resume_tells_nothing_again() -> None:
