@@ -121,7 +121,7 @@ def add(make: str, name: str | None, config: str | None, *, as_json: bool) -> No
     from settings.location import find_settings_file
 
     path = find_settings_file(config, os.environ, working_directory()) or Path("pool.toml")
-    added = add_agent(path, name or make, definition_of(make))
+    added = add_agent(path, make if name is None else name, definition_of(make))
     settings = load_with_flags(str(path), None)
     inherited = {each: os.environ[each] for each in settings.rpc.env_passthrough if each in os.environ}
     listing = next(each for each in list_agents(settings, inherited, None) if each.name == added.name)

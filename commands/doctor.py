@@ -34,9 +34,11 @@ from doors.locations import is_listening, read_lock_holder, socket_path
 from errors import UsageError
 from profiles import DIALECTS, AgentSettings, ProfilesSettings, build_profile
 from profiles.catalogue import AgentMake, make_of
+from profiles.command_line import worker_argv
 from router.workspaces import find_workspace, workspace_problem
 from rpc.cgroup import Cgroup
 from rpc.orphans import become_subreaper
+from settings.config_file import redacted_arguments
 from settings.schema import Settings
 
 
@@ -210,6 +212,7 @@ def _agent(profiles: ProfilesSettings, name: str, inherited: Mapping[str, str]) 
         keyless_server=_keyless_server(definition, {**inherited, **dict(profile.env)}),
         needs_node=profiles.traits_of(name).needs_node,
         install=make.install if make and program == make.command[0] else "",
+        arguments=tuple(redacted_arguments(list(worker_argv(profile, None)[1:]))),
         keeps_workers=definition.resume == "pin",
         chooses_mode=definition.mode is not None or definition.permissions == "auto",
     )

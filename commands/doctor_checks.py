@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
@@ -10,6 +11,7 @@ import msgspec
 from doors.locations import MAX_SOCKET_PATH_BYTES
 from profiles.catalogue import APPROVING_MODES
 from rpc.acp.agent_record import WANTS_LOGIN
+from rpc.acp.settings_apply import OFFERS_NO
 
 _MIN_PYTHON = (3, 11)
 _MIN_NODE = 20
@@ -95,6 +97,8 @@ class AgentFacts(msgspec.Struct, frozen=True):
     """The mode to choose where the definition chooses none and its make is known."""
     keeps_workers: bool = False
     """Whether each of its sessions keeps a worker (``resume = "pin"``)."""
+    arguments: tuple[str, ...] = ()
+    """What the program is given, secrets hidden."""
     chooses_mode: bool = False
     """Whether the definition says who approves: by ``mode``, or by ``permission_mode = "auto"``."""
 
@@ -212,8 +216,12 @@ def _started(agent: AgentFacts, probe: AgentProbe) -> Iterator[Check]:
     if probe.problem is not None:
         wants_login = WANTS_LOGIN in probe.problem
         said = f"; its last words: {probe.stderr}" if probe.stderr and not wants_login else ""
-        see = f"see what it says in a terminal: {agent.path}"
-        fix = (agent.login or "log in as it says, as the user of the supervisor") if wants_login else see
+        if wants_login:
+            fix = agent.login or "log in as it says, as the user of the supervisor"
+        elif probe.problem.startswith(OFFERS_NO):
+            fix = f"set what it offers, or nothing: mode, model, thinking and options of agents.{agent.name}"
+        else:
+            fix = f"see what it says in a terminal: {shlex.join([str(agent.path), *agent.arguments])}"
         yield _missing(f"agent {agent.name}", f"{agent.path} ({agent.dialect}): {probe.problem}{said}", fix)
         return
     who = " ".join(filter(None, (probe.program, probe.version))) or "it says no name"

@@ -219,13 +219,17 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 def _check_names(agents: Iterable[str]) -> None:
-    for name in agents:
-        if not _AGENT_NAME.fullmatch(name):
-            msg = f"{name!r} is no name for an agent: 1 to 64 of a-z, 0-9, _ and -"
-            raise ValueError(msg)
-        if name in _RESERVED_AGENT_NAMES:
-            msg = f"{name!r} is a table of its own in [agents]; name the agent otherwise"
-            raise ValueError(msg)
+    for problem in filter(None, map(agent_name_problem, agents)):
+        raise ValueError(problem)
+
+
+def agent_name_problem(name: str) -> str | None:
+    """Why no agent can have that name; None: one can."""
+    if not _AGENT_NAME.fullmatch(name):
+        return f"{name[:80]!r} is no name for an agent: 1 to 64 of a-z, 0-9, _ and -"
+    if name in _RESERVED_AGENT_NAMES:
+        return f"{name!r} is a table of its own in [agents]; name the agent otherwise"
+    return None
 
 
 def _repr_fields(settings: AgentSettings) -> Iterator[tuple[str, object]]:

@@ -10,6 +10,7 @@ import msgspec
 import tomli_w
 
 from errors import UsageError
+from profiles.settings import agent_name_problem
 from settings.edit import EditResult, edit_text, parse_key, value_candidates
 from settings.load import parse_settings, parse_toml, settings_error
 from settings.location import read_settings_file
@@ -126,9 +127,11 @@ def set_config(path: Path, key: str, value: str) -> ConfigChange:
 def add_agent(path: Path, name: str, definition: Mapping[str, Any]) -> AgentAddition:
     """Write an agent definition into the file, which is made when it is not there; all others stay as they are.
 
-    The same promises as those of ``set_config``. Raises UsageError where there is an agent of that name, SettingsError
-    where the file could not be used with the definition.
+    The same promises as those of ``set_config``. Raises UsageError for a name that no agent can have, or that one has;
+    SettingsError where the file could not be used with the definition.
     """
+    if problem := agent_name_problem(name):
+        raise UsageError(problem)
     old = text = read_settings_file(path) if path.exists() else ""
     table = parse_toml(text, path)
     if name in table.get("agents", {}):

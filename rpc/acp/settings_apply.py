@@ -10,6 +10,8 @@ from rpc.acp.link import AcpProcedure, AcpRequest
 from rpc.acp.options import AcpOptions
 from rpc.acp.session_config import THINKING_NAMES, ConfigOption, Selection, Value
 
+OFFERS_NO = "the agent offers no"
+"""How a refusal begins of something that is set and cannot be."""
 _MAX_SHOWN = 20
 
 
@@ -66,7 +68,7 @@ def set_thinking(conversation: AcpConversation, level: str) -> AcpProcedure[None
     """How hard it thinks."""
     option = conversation.config.option(*THINKING_NAMES)
     if option is None:
-        raise _refused("the agent offers no setting for thinking")
+        raise _refused(f"{OFFERS_NO} setting for thinking")
     yield from _set_option(conversation, option, level)
 
 
@@ -75,7 +77,7 @@ def set_option(conversation: AcpConversation, option_id: str, value: Value) -> A
     option = next((option for option in conversation.config.options if option.id == option_id), None)
     if option is None:
         offered = _listed([option.id for option in conversation.config.options])
-        raise _refused(f"the agent offers no option {option_id!r}; offered: {offered}")
+        raise _refused(f"{OFFERS_NO} option {option_id!r}; offered: {offered}")
     yield from _set_option(conversation, option, value)
 
 
@@ -83,7 +85,7 @@ def _set_option(conversation: AcpConversation, option: ConfigOption, value: Valu
     if option.is_boolean != isinstance(value, bool):
         raise _refused(f"{option.id} takes {'true or false' if option.is_boolean else 'a text'}, not {value!r}")
     if not option.is_boolean and value not in option.choices:
-        raise _refused(f"the agent offers no {option.id} {value!r}; offered: {_listed(option.choices)}")
+        raise _refused(f"{OFFERS_NO} {option.id} {value!r}; offered: {_listed(option.choices)}")
     if option.value == value:
         return
     params: dict[str, Any] = {"sessionId": conversation.session, "configId": option.id, "value": value}
@@ -100,9 +102,9 @@ def _set_option(conversation: AcpConversation, option: ConfigOption, value: Valu
 
 def _must_select(what: str, value: str, selection: Selection | None) -> bool:
     if selection is None:
-        raise _refused(f"the agent offers no choice of a {what}")
+        raise _refused(f"{OFFERS_NO} choice of a {what}")
     if value not in selection.choices:
-        raise _refused(f"the agent offers no {what} {value!r}; offered: {_listed(selection.choices)}")
+        raise _refused(f"{OFFERS_NO} {what} {value!r}; offered: {_listed(selection.choices)}")
     return selection.current != value
 
 

@@ -158,11 +158,12 @@ def test_a_mode_that_approves_by_itself_is_warned_of_unless_it_was_chosen() -> N
     [
         ("claude wants a login: run it", "claude", "claude"),
         ("claude wants a login: run it", "", "log in as it says"),
-        ("exited with code 1", "claude", "in a terminal: /bin/claude-agent-acp"),
+        ("exited with code 1", "claude", "in a terminal: /bin/claude-agent-acp --acp 'a b'"),
+        ("the agent offers no mode 'x'; offered: ask", "claude", "set what it offers, or nothing: mode, model"),
     ],
 )
 def test_an_agent_that_does_not_start_is_told_in_its_words_with_what_to_do(problem: str, login: str, fix: str) -> None:
-    check = started(AgentProbe(problem=problem, stderr="boom"), login=login)["agent claude"]
+    check = started(AgentProbe(problem=problem, stderr="boom"), login=login, arguments=("--acp", "a b"))["agent claude"]
     assert (check.verdict, problem in check.found, fix in check.fix) == (MISSING, True, True)
     assert ("boom" in check.found) == ("login" not in problem)
 
