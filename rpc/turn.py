@@ -5,6 +5,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 import trio
 
 from errors import PoolError, RequestTimeout, UsageError
@@ -12,6 +13,7 @@ from rpc.client import RpcClient
 from rpc.passthrough import RawRequest
 from rpc.requests import RpcRequest
 from rpc.subscription import EventBatches, WorkerSubscription
+from rpc.transport import MAX_REASON_CHARS
 from wire.messages import Message, PromptParams, PromptResult
 
 
@@ -137,12 +139,19 @@ class RpcTurn:
     def _raise_failure(self) -> None:
         if not (self._result or self._failure) and self._request is not None and self._request.is_answered:
             try:
-                self._result = self._client.decode_as(PromptResult, "prompt", self._request.result())
+                self._result = self._read_result(self._request)
             except PoolError as exc:
                 self._failure = exc
         if self._failure is not None:
             self._failure_raised = True
             raise self._failure
+
+    def _read_result(self, request: RpcRequest) -> PromptResult:
+        """The result; its error is told to people and kept, so it has an end, and shows no secret."""
+        result = self._client.decode_as(PromptResult, "prompt", request.result())
+        if result.error is None:
+            return result
+        return msgspec.structs.replace(result, error=self._client.mask.prefix(result.error, MAX_REASON_CHARS))
 
     def _on_deadline(self) -> None:
         """At the deadline, wherever the block is: stop the run, and let the events come to their end."""

@@ -26,6 +26,7 @@ from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.stderr_log import LineLog
 from rpc.transport import MAX_REASON_CHARS
+from rpc.turn import RpcTurn
 from tests.doors.envelopes import event
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, say
 from tests.rpc.memory_transport import MemoryTransport
@@ -149,6 +150,15 @@ async def test_s22_why_a_worker_refuses_has_an_end_and_no_part_of_a_secret(
     for told in (refused.value.message, refused.value.details["worker_code"]):
         assert ("x" * before + "***" + "y" * MAX_REASON_CHARS).startswith(told)
         assert MAX_REASON_CHARS - len(KEY) < len(told) <= MAX_REASON_CHARS
+
+
+async def test_s22_the_error_that_ends_a_turn_has_an_end_and_no_part_of_a_secret(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    worker = MemoryTransport()
+    async with talking(worker) as client, RpcTurn(client, {"text": "go"}) as turn:
+        nursery.start_soon(answer, worker, {"result": {"stop_reason": "error", "error": KEY + "y" * 100_000}})
+        assert (await turn.wait()).error == "***" + "y" * (MAX_REASON_CHARS - len(KEY))
 
 
 class Coloured(msgspec.Struct):
