@@ -40,6 +40,7 @@ from settings.schema import Settings
 from store.records import Loaded
 from store.store import open_store
 from wire.events import EventType
+from wire.log_file import LOG_DIR
 from wire.version import VERSION
 
 if TYPE_CHECKING:
@@ -301,6 +302,10 @@ class Supervisor:
     def log_changes(self) -> LogChanges:
         """Which logs grow."""
         return self._log_changes
+
+    def log_directory(self) -> Path:
+        """Where the log files lie."""
+        return self._data_dir / LOG_DIR
 
     async def scale(self, workers: int) -> dict[str, Any]:
         """Change ``pool.max`` until this supervisor ends. Raises UsageError."""

@@ -24,6 +24,7 @@ Timeout = Annotated[float, msgspec.Meta(ge=0)]
 CallerKey = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 """A caller's own name for a run (its idempotency key), a hold, a subscription."""
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+LogPosition = Annotated[str, msgspec.Meta(max_length=41, pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^\S(.*\S)?$")]
 ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\s/](\S*[^\s/])?$")]
 ThinkingName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^\S+$")]
@@ -291,6 +292,20 @@ class LogTailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     cursor: Annotated[int, msgspec.Meta(ge=0)] | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 500
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 250_000
+
+
+class LogReadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``logs.read``: the last lines of a log file, at most ``limit``, of ``max_bytes``.
+
+    ``log``: a worker's id, also of one that has ended, or ``supervisor``. ``before``, ``after``: a position of an
+    earlier answer; only lines before it, or only what has been added since.
+    """
+
+    log: Name
+    before: LogPosition | None = None
+    after: LogPosition | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 250_000
 
 

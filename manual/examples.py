@@ -59,6 +59,8 @@ _AFTER_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("sessions.reset", {"session": "alice"}),
     ("sessions.delete", {"session": "alice"}),
     ("logs.tail", {"limit": 1}),
+    ("logs.list", {}),
+    ("logs.read", {"log": "w1", "limit": 2}),
     ("pause", {}),
     ("resume", {}),
     ("reload", {}),

@@ -99,7 +99,7 @@ class LogReader:
         """``from_begin``: all that the file holds is new."""
         self.name = name
         self._path = log_path(directory, name)
-        self._fd = None if from_begin else _open(self._path)
+        self._fd = None if from_begin else open_log(self._path)
         self._end = os.lseek(self._fd, 0, os.SEEK_END) if self._fd is not None else 0
         """What lies before is past, to be asked for by ``last``; what lies behind is new."""
         self._partial = b""
@@ -118,13 +118,13 @@ class LogReader:
 
     def last(self, limit: int, since: float | None = None) -> list[LogLine]:
         """The last ``limit`` lines at the time of the construction, of these the ones not before ``since``."""
-        lines: Iterable[bytes] = () if self._fd is None else _lines_backwards(self._fd, self._end)
+        lines: Iterable[bytes] = () if self._fd is None else lines_backwards(self._fd, self._end)
         found = [parse_line(self.name, line) for line in islice(lines, limit)]
-        before = _open(rotated_path(self._path)) if len(found) < limit else None
+        before = open_log(rotated_path(self._path)) if len(found) < limit else None
         if before is not None:
-            with _closing(before):
-                if self._fd is None or not _is_same_file(before, self._fd):  # else it was rotated a moment ago
-                    lines = _lines_backwards(before, os.fstat(before).st_size)
+            with closing_fd(before):
+                if self._fd is None or not is_same_file(before, self._fd):  # else it was rotated a moment ago
+                    lines = lines_backwards(before, os.fstat(before).st_size)
                     found += [parse_line(self.name, line) for line in islice(lines, limit - len(found))]
         found.reverse()
         return found if since is None else _not_before(found, since)
@@ -140,7 +140,7 @@ class LogReader:
         return found
 
     def _reopen(self) -> bool:
-        self._fd, self._partial = _open(self._path), b""
+        self._fd, self._partial = open_log(self._path), b""
         return self._fd is not None
 
     def _read_rest(self) -> Iterator[LogLine]:
@@ -151,15 +151,15 @@ class LogReader:
 
     def _is_rotated(self) -> bool:
         """Whether there is another file under the name now."""
-        named = _open(self._path)
+        named = open_log(self._path)
         if named is None or self._fd is None:
             return False
-        with _closing(named):
-            return not _is_same_file(named, self._fd)
+        with closing_fd(named):
+            return not is_same_file(named, self._fd)
 
 
 @contextmanager
-def _closing(fd: int) -> Iterator[None]:
+def closing_fd(fd: int) -> Iterator[None]:
     """Close a descriptor at the block's end."""
     try:
         yield
@@ -167,7 +167,7 @@ def _closing(fd: int) -> Iterator[None]:
         os.close(fd)
 
 
-def _open(path: Path) -> int | None:
+def open_log(path: Path) -> int | None:
     """A descriptor to read from; None where there is no such file, or one that is no log."""
     try:
         return open_regular(path, os.O_RDONLY, follow=False)
@@ -175,11 +175,12 @@ def _open(path: Path) -> int | None:
         return None
 
 
-def _is_same_file(one: int, other: int) -> bool:
+def is_same_file(one: int, other: int) -> bool:
+    """Whether both descriptors are of one file."""
     return os.path.samestat(os.fstat(one), os.fstat(other))
 
 
-def _lines_backwards(fd: int, end: int) -> Iterator[bytes]:
+def lines_backwards(fd: int, end: int) -> Iterator[bytes]:
     """The lines of a file before ``end``, the last one first; an unfinished one counts."""
     pieces: list[bytes] = []
     """Of the line whose begin is not found yet, the last piece first."""

@@ -1,15 +1,27 @@
 """Methods about the pool as a whole, its workers and the supervisor: status, explain, pause, drain, stop."""
 
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import trio
 
+from errors import UsageError
 from gateway.autonomy import Autonomy, AutonomyStats
 from gateway.caller import Caller
 from gateway.events import BusStatistics
 from gateway.gateway import Gateway
 from gateway.lanes.messages import LanesSnapshot
-from gateway.requests import DrainRequest, EmptyRequest, ExplainRequest, LogTailRequest, ScaleRequest, WorkerRequest
+from gateway.requests import (
+    DrainRequest,
+    EmptyRequest,
+    ExplainRequest,
+    LogReadRequest,
+    LogTailRequest,
+    ScaleRequest,
+    WorkerRequest,
+)
 from gateway.runs.figures import AgentRuns, AgentUsage
 from gateway.turns.approvals import PendingPermission
 from gateway.turns.holds import HoldStats
@@ -20,6 +32,8 @@ from pool.statistics import ProfileLatencies
 from pool.worker_logs import LogChanges
 from router.keys import normalize_session_key
 from store.records import StoreStatistics
+from wire.log_file import SUPERVISOR_LOG, log_names
+from wire.log_page import LogFilePage, read_page
 
 
 class GatewayStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +102,10 @@ class SupervisorPort(Protocol):
         """Which logs grow, of workers and of the supervisor."""
         ...
 
+    def log_directory(self) -> Path:
+        """Where the log files lie."""
+        ...
+
     async def scale(self, workers: int) -> dict[str, Any]:
         """Have at most that many workers until the supervisor ends. Raises UsageError."""
         ...
@@ -101,6 +119,17 @@ class SupervisorPort(Protocol):
         ...
 
 
+def _read_log(directory: Path, log: str, **asked: Any) -> LogFilePage:
+    """Raises UsageError for a log that is not kept: a name leads to no other file."""
+    if log not in (SUPERVISOR_LOG, *log_names(directory)):
+        raise UsageError(f"no log {log!r} is kept; logs.list names those that are")
+    return read_page(directory, log, **asked)
+
+
+_LOG_READERS = 2
+"""Files that are read at a time: a slow disk holds up those who read logs, and no one else."""
+
+
 class OperatorMethods:
     """Each takes decoded parameters and the caller; what it returns is encoded as the result."""
 
@@ -109,6 +138,7 @@ class OperatorMethods:
         self._autonomy = autonomy
         self._pool = gateway.pool
         self._supervisor = supervisor
+        self._log_readers = trio.CapacityLimiter(_LOG_READERS)
 
     async def status(self, _params: EmptyRequest, _caller: Caller) -> StatusDocument:
         """Everything at one moment: the pool, its workers and waiters, sessions, runs, events, the store."""
@@ -199,6 +229,17 @@ class OperatorMethods:
     async def log_tail(self, params: LogTailRequest, _caller: Caller) -> LogPage:
         """The latest lines of the supervisor's log."""
         return self._supervisor.log_tail(params.cursor, params.limit, params.max_bytes)
+
+    async def list_logs(self, _params: EmptyRequest, _caller: Caller) -> Any:
+        """The logs that are kept: of the supervisor, then of workers, the one that has written last first."""
+        names = await trio.to_thread.run_sync(log_names, self._supervisor.log_directory(), limiter=self._log_readers)
+        return {"logs": [SUPERVISOR_LOG, *reversed(names)]}
+
+    async def read_log(self, params: LogReadRequest, _caller: Caller) -> LogFilePage:
+        """A page of a log file. The files of workers that have ended are kept too, as ``rpc.log_workers`` says."""
+        fields = msgspec.structs.asdict(params)
+        read = partial(_read_log, self._supervisor.log_directory(), fields.pop("log"), **fields)
+        return await trio.to_thread.run_sync(read, limiter=self._log_readers)
 
     async def watch_logs(self, _params: EmptyRequest, caller: Caller) -> None:
         """Push ``logs_changed{logs}`` at once, and whenever logs have grown: their names; until the caller leaves."""

@@ -188,6 +188,8 @@ _SERVED_BEFORE_RECOVERY = frozenset(
         "route",
         "config.get",
         "shutdown",
+        "logs.list",
+        "logs.read",
         "logs.watch",
     }
     | {"agent.wait", "events.peek", "heartbeat.status", "cron.list", "cron.get"}
@@ -270,6 +272,8 @@ def _operator_methods(gateway: Gateway, supervisor: SupervisorPort, autonomy: Au
         "drain": (requests.DrainRequest, operator.drain),
         "config.get": (requests.EmptyRequest, operator.config),
         "logs.tail": (requests.LogTailRequest, operator.log_tail),
+        "logs.list": (requests.EmptyRequest, operator.list_logs),
+        "logs.read": (requests.LogReadRequest, operator.read_log),
         "logs.watch": (requests.EmptyRequest, operator.watch_logs),
         "reload": (requests.EmptyRequest, _plain(supervisor.reload)),
         "scale": (requests.ScaleRequest, operator.scale),

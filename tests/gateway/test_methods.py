@@ -1,5 +1,6 @@
 """The method table: every method is there, takes what it should and nothing else, and says what was wrong."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from tests.gateway.world import World
 _EMPTY = (
     *("ping", "status", "subscribe", "approvals.list", "sessions.list", "agents.list", "workers.list", "waiting.list"),
     *("explain", "heartbeat.run", "heartbeat.status", "cron.list", "pause", "resume", "drain", "config.get"),
-    *("logs.tail", "logs.watch", "reload", "restart", "shutdown", "metrics"),
+    *("logs.tail", "logs.list", "logs.watch", "reload", "restart", "shutdown", "metrics"),
 )
 _ALICE = ("get", "options", "patch", "reset", "delete", "history")
 GOOD: dict[str, dict[str, Any]] = {
@@ -36,6 +37,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "ui.respond": {"session": "alice", "id": "d1", "value": "x"},
     "approvals.show": {"call_id": "c1"},
     "scale": {"max": 3},
+    "logs.read": {"log": "supervisor"},
     "workers.stop": {"worker": "w1"},
     "workers.recycle": {"worker": "w1"},
     "route": {"source": {"channel": "telegram", "chat_type": "dm", "chat_id": "7", "sender_id": "7"}},
@@ -62,6 +64,10 @@ WRONG: dict[str, list[dict[str, Any]]] = {
         *({"thinking": "very deep"}, {"thinking": "x" * 201}, {"queue_mode": "sideways"}, {"verbose": "on"}),
     ],
     "logs.tail": [{"limit": 0}, {"limit": 5001}, {"cursor": -1}, {"max_bytes": 0}, {"max_bytes": 1_000_001}],
+    "logs.read": [
+        *({"limit": 0}, {"limit": 1001}, {"max_bytes": 0}, {"max_bytes": 1_000_001}, {"log": ""}, {"log": "x" * 65}),
+        *({"before": "1"}, {"before": "1-2-3"}, {"after": "-"}, {"after": "1-" + "2" * 21}, {"after": 5}),
+    ],
     "agent": [
         *({"text": 5}, {"session": ""}, {"session": "x" * 513}, {"run": ""}, {"run": "x" * 129}),
         *({"priority": 1001}, {"priority": 1.5}, {"timeout": -1}, {"queue": "sideways"}, {"lane": ""}, {"agent": ""}),
@@ -183,6 +189,22 @@ async def test_who_reads_logs_is_told_which_have_grown_each_once_however_slow_it
             nursery.cancel_scope.cancel()
         assert await other.wait() == ["w1", "w2", "supervisor"]
     assert not world.log_changes.is_watched
+
+
+async def test_logs_are_read_by_name_and_a_name_leads_to_no_other_file(world: World, tmp_path: Path) -> None:
+    logs = world.supervisor.logs = tmp_path / "kept"
+    assert await world.call("logs.list") == {"logs": ["supervisor"]}
+    logs.mkdir()
+    (tmp_path / "secret.log").write_text("a secret\n")
+    (logs / "w1.log").write_text("one\ntwo\n")
+    assert await world.call("logs.list") == {"logs": ["supervisor", "w1"]}
+    page = await world.call("logs.read", log="w1", limit=1)
+    assert page["lines"] == [{"at": None, "source": "stderr", "text": "two"}]
+    earlier = await world.call("logs.read", log="w1", before=page["before"])
+    assert [line["text"] for line in earlier["lines"]] == ["one"]
+    assert (await world.call("logs.read", log="supervisor"))["lines"] == []
+    for name in ("../secret", "w2", "w1.log"):
+        assert "is kept; logs.list names" in await _raises(world, "logs.read", {"log": name})
 
 
 # --- the operator's ---------------------------------------------------------------------------------------------------

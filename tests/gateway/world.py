@@ -153,6 +153,7 @@ class Supervisor:
 
     def __init__(self) -> None:
         self.changes = LogChanges()
+        self.logs = Path("/nowhere")
 
     def facts(self) -> dict[str, Any]:
         return {"pid": 1, "service": None}
@@ -167,6 +168,9 @@ class Supervisor:
 
     def log_changes(self) -> LogChanges:
         return self.changes
+
+    def log_directory(self) -> Path:
+        return self.logs
 
     async def scale(self, workers: int) -> dict[str, Any]:
         await trio.lowlevel.checkpoint()
@@ -200,9 +204,9 @@ class World:
         self.hooks: HookRunner
         self.warnings: list[str] = []
         self.printed: list[str] = []
-        supervisor = Supervisor()
-        self.log_changes = supervisor.changes
-        self.methods = MethodTable(gateway, supervisor, autonomy)
+        self.supervisor = Supervisor()
+        self.log_changes = self.supervisor.changes
+        self.methods = MethodTable(gateway, self.supervisor, autonomy)
         self.caller = RecordingCaller(nursery)
         self._events = gateway.bus.open_cursor()
 
