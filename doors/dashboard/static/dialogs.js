@@ -4,9 +4,9 @@ import { byId, h, setText } from "./dom.js";
 
 /**
  * Show `body` (elements) under a title. `actions`: `{label, tone?, value, focus?}`; answers with the value of the one
- * that was chosen, null where the dialog was closed otherwise. Only one dialog is open at a time.
+ * that was chosen, null where the dialog was closed otherwise. Only one dialog is open at a time. `width`: `wide` where lines are long.
  */
-export function show(title, body, actions) {
+export function show(title, body, actions, width = "") {
   const dialog = byId("dialog");
   if (dialog.open) dialog.close();
   setText(byId("dialog-title"), title);
@@ -15,6 +15,7 @@ export function show(title, body, actions) {
     h("button", { type: "button", class: `button ${action.tone ?? ""}`, text: action.label, autofocus: action.focus, on: { click: () => dialog.close(action.label) } }),
   );
   byId("dialog-actions").replaceChildren(...buttons);
+  dialog.className = width;
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) => {

@@ -12,6 +12,8 @@ const WORDS = [
   ["/", "Filter sessions"],
   ["n", "New prompt"],
   ["a", "First call that waits for approval"],
+  ["l", "Logs of workers and of the supervisor"],
+  ["h", "Health: what may be wrong"],
   ["p", "Hold the events, or let them go on"],
   ["t", "Dark, light, as the system"],
   ["Esc", "Close the dialog or the conversation"],

@@ -10,6 +10,7 @@ import { byId, setAttribute, setText } from "./dom.js";
 import { EventsView } from "./events.js";
 import { FiguresView } from "./figures.js";
 import { Frames } from "./frames.js";
+import { HealthView } from "./health_view.js";
 import { HeartbeatsView } from "./heartbeats.js";
 import { JobsView } from "./jobs.js";
 import { prepareKeys, showHelp } from "./keys.js";
@@ -62,6 +63,7 @@ class Dashboard {
       background: new BackgroundView(model, app),
       heartbeats: new HeartbeatsView(model, app),
       jobs: new JobsView(model, app),
+      health: new HealthView(model, app),
       profiles: new ProfilesView(model),
     };
     const pace = { figures: 500, workers: 250, sessions: 250, events: 200, background: 250, conversation: 40 };
@@ -140,13 +142,13 @@ class Dashboard {
     if (status === null) return;
     const heldBack = this.#model.hasStrangers;
     this.#model.takeStatus(status, this.#now());
-    this.#frames.mark("figures", "workers", "approvals", "sessions", "conversation", "profiles");
+    this.#frames.mark("figures", "workers", "approvals", "sessions", "conversation", "profiles", "health");
     if (heldBack) await this.#syncSessions();
     this.#views.background.refresh();
   }
 
   #syncAutonomy() {
-    return Promise.all([this.#views.heartbeats.refresh(), this.#views.jobs.refresh()]);
+    return Promise.all([this.#views.heartbeats.refresh(), this.#views.jobs.refresh(), this.#views.health.refresh()]);
   }
 
   async #syncSessions() {
@@ -235,7 +237,7 @@ class Dashboard {
   #prepare() {
     const toggleTheme = prepareTheme(byId("theme"));
     prepareDialog();
-    const { conversation, events, approvals } = this.#views;
+    const { conversation, events, approvals, workers, health } = this.#views;
     byId("pause").addEventListener("click", () => this.#pause());
     byId("drain").addEventListener("click", () => this.#drain());
     byId("help").addEventListener("click", showHelp);
@@ -257,6 +259,8 @@ class Dashboard {
       3: go("events", "events-title"),
       n: () => askForPrompt(this.#app),
       a: () => approvals.focus(),
+      l: () => workers.showLog(),
+      h: () => health.open(),
       p: () => events.hold(),
       t: () => announce(`Colours ${toggleTheme()}`),
       Escape: () => conversation.close(),

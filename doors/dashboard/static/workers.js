@@ -4,6 +4,7 @@ import { byId, h, reconcile, setAttribute, setText } from "./dom.js";
 import { confirm, facts, show } from "./dialogs.js";
 import { context, percent, plural, short, size, span } from "./format.js";
 import { ItemList } from "./lists.js";
+import { showLog } from "./logs.js";
 import { resumption } from "./summary.js";
 
 const MOST_WAITING = 100;
@@ -24,6 +25,12 @@ export class WorkersView {
     this.#model = model;
     this.#app = app;
     this.#list = new ItemList(byId("workers"));
+    byId("logs").addEventListener("click", () => this.showLog());
+  }
+
+  /** The log of a worker, the supervisor's where none is named. */
+  showLog(id = "supervisor") {
+    return showLog(this.#app, id, new Set(this.#model.status.workers.map((worker) => worker.id)));
   }
 
   draw() {
@@ -64,12 +71,14 @@ export class WorkersView {
     if (worker === undefined) return;
     const actions = [
       { label: "Close", value: "close", focus: true },
+      { label: "Log", value: "log" },
       { label: "Recycle", value: "recycle" },
       { label: "Stop now", value: "stop", tone: "danger" },
     ];
     if (worker.session !== null) actions.splice(1, 0, { label: "Open session", value: "open" });
     const chosen = await show(`Worker ${id}`, [facts(describe(worker, this.#model.load.get(id)))], actions);
     if (chosen === "open") this.#app.openSession(worker.session);
+    if (chosen === "log") await this.showLog(id);
     if (chosen === "recycle") await this.#recycle(id);
     if (chosen === "stop") await this.#stop(id);
   }
