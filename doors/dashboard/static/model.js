@@ -191,6 +191,7 @@ export class Model {
     let session = this.sessions.get(key);
     if (session === undefined) {
       session = new Session(key);
+      if (this.sessions.size >= KEPT_SESSIONS) this.sessions.delete(this.sessions.keys().next().value);
       this.sessions.set(key, session);
       this.hasStrangers = true;
     }
@@ -227,6 +228,7 @@ export class Model {
     if (this.closed.size > KEPT_CLOSED) this.closed.delete(this.closed.keys().next().value);
     this.permissions.delete(key);
     this.#decided.set(key, seq);
+    if (this.#decided.size > KEPT_CLOSED) this.#decided.delete(this.#decided.keys().next().value);
   }
 
   /** A turn that has ended asks nothing any more. */

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.doors.dashboard.conftest import OpenPage
-from tests.doors.dashboard.crowd import WORKERS, Crowd, serving
+from tests.doors.dashboard.crowd import WORKERS, Crowd, Day, serving
 from tests.doors.dashboard.portrait import PICTURE, SIZE, company, pose
 from tests.doors.dashboard.site import Site
 
@@ -62,6 +62,75 @@ def test_no_frame_takes_100_ms_with_64_workers_and_2000_events_a_second(tmp_path
         page.wait_for_function(f"() => {newest} > {crowd.seq}")
         assert page.locator("#events .event").count() <= 150
         assert page.evaluate("document.querySelectorAll('*').length") < 6000
+        visit.close()
+
+
+FIRST_PAINT = 1000.0
+MOST_OPENINGS = 10
+
+PAINTED = """() => new Promise((resolve) => {
+    const look = () => {
+        const isThere = document.querySelectorAll("#workers .tile").length > 0;
+        if (isThere) requestAnimationFrame(() => setTimeout(() => resolve(performance.now())));
+        else requestAnimationFrame(look);
+    };
+    look();
+})"""
+"""Milliseconds from the beginning of the navigation until workers and figures have been painted."""
+
+
+@pytest.mark.process
+@pytest.mark.browser
+def test_the_page_is_painted_within_a_second_also_with_ten_thousand_sessions(
+    tmp_path: Path, open_page: OpenPage
+) -> None:
+    with serving(Crowd(50, sessions=10_000), tmp_path) as url:
+        visit = open_page(cast("Site", SimpleNamespace(url=url)))
+        page = visit.page
+        times = list[float]()
+        while not times or (min(times) >= FIRST_PAINT and len(times) < MOST_OPENINGS):
+            page.reload(wait_until="commit")
+            times.append(page.evaluate(PAINTED))
+        assert min(times) < FIRST_PAINT, times
+        expect(page.locator("#sessions-count")).to_have_text("10000")
+        expect(page.locator("#sessions-more")).to_contain_text("9800 more sessions")
+        page.locator("#sessions-filter").fill("s9999")
+        expect(page.locator("#sessions .session")).to_have_count(1)
+        visit.close()
+
+
+WARM, DAY = 50_000, 300_000
+GROWTH = 1_000_000
+"""Bytes; a collection leaves a little more or less."""
+
+
+def heap_bytes(page: Page) -> int:
+    """What the page's JavaScript holds after a collection."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    used = int(session.send("Runtime.getHeapUsage")["usedSize"])
+    session.detach()
+    return used
+
+
+@pytest.mark.process
+@pytest.mark.browser
+def test_a_page_that_is_left_open_holds_no_more_after_a_day_than_after_an_hour(
+    tmp_path: Path, open_page: OpenPage
+) -> None:
+    day = Day([WARM, DAY])
+    with serving(day, tmp_path) as url:
+        visit = open_page(cast("Site", SimpleNamespace(url=url)))
+        page = visit.page
+        page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true })")  # it asks for no status then
+        newest = "parseInt(document.querySelector('#events').firstChild?.title.split(' ')[1])"
+        page.get_by_label("internals").check()
+        sizes = list[int]()
+        for stop in (WARM, DAY):
+            page.wait_for_function(f"() => {newest} >= {stop}", timeout=120_000)
+            sizes.append(heap_bytes(page))
+            day.go_on.release()
+        assert sizes[1] - sizes[0] < GROWTH, sizes
         visit.close()
 
 
