@@ -176,7 +176,7 @@ def test_a_turn_that_one_begins_is_watched_by_all_and_ended_by_another(
         with pytest.raises(APIError, match="was aborted"):
             pieces.extend(chunk.choices[0].delta.content or "" for chunk in stream)
         them.wait_for_turns(1)
-        expect(them.page.locator("#conversation-state")).to_have_text("ready")
+        expect(them.page.locator("#conversation-state")).to_have_text("idle")
         (done,) = them.of_events("done")
         assert (done["reason"], done["error"]["code"]) == ("interrupted", "aborted")
         text = done["text"]

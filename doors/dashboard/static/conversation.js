@@ -5,7 +5,7 @@ import { byId, h, setAttribute, setText } from "./dom.js";
 import { age, context } from "./format.js";
 import { History } from "./history.js";
 import { turnText } from "./spent.js";
-import { endOf, hasFailed, isJoining, isPiece } from "./model.js";
+import { endOf, hasFailed, isJoining, isPiece, STATE_WORDS } from "./model.js";
 
 const MESSAGES = 100;
 const SETTLE = 150; // milliseconds in which several reasons to read the history again are one
@@ -115,7 +115,7 @@ export class ConversationView {
     const waits = this.#model.waitsFor(this.#key);
     const state = session?.state ?? "NEW";
     const shown = waits !== null ? "WAITING" : state === "READY" && session.failed ? "FAILED" : state;
-    setText(byId("conversation-state"), shown.toLowerCase());
+    setText(byId("conversation-state"), STATE_WORDS[shown]);
     setAttribute(byId("conversation-state"), "data-tone", TONES[shown] ?? "quiet");
     byId("abort").hidden = state !== "WORKING" && state !== "PAUSED";
     setText(byId("composer-hint"), state === "WORKING" ? "Enter adds to the running turn" : "Enter sends, Shift+Enter begins a line");

@@ -37,7 +37,7 @@ function mode({ pool }) {
 function store({ gateway }) {
   const { degraded, last_error: error, rows_waiting: waits, lost } = gateway.store;
   if (degraded) return bad("store", `it cannot be written: ${error}; ${plural(waits, "row")} in memory, ${lost} lost`, "make room on the disk, or mend its permissions; writing goes on by itself");
-  return lost > 0 ? warn("store", `${plural(lost, "row")} were lost earlier: ${error}`, "watch the free space of the disk") : ok("store", "it is written");
+  return lost > 0 ? warn("store", `${plural(lost, "row")} were lost earlier: ${error}`, "watch the free space of the disk") : ok("store", "all is on the disk");
 }
 
 function waiting({ waiting: waiters }) {

@@ -20,6 +20,9 @@ export const isPiece = (type) => type.endsWith("_chunk");
 /** Whether a message came into a turn that was running: its run begins, but no turn does. */
 export const isJoining = ({ run_id: run, data }) => Boolean(data?.leader) && data.leader !== run;
 
+/** The words for the states of a session, the same as in a terminal. */
+export const STATE_WORDS = { NEW: "new", READY: "idle", WORKING: "working", PAUSED: "approval", WAITING: "waiting", FAILED: "failed" };
+
 const ENDS = { interrupted: "it was aborted", timeout: "it took too long", error: "it failed", length: "the answer has reached a limit and is cut off" };
 
 /** How a turn ended, in words, of the data of its `done` event or of its outcome; empty where it came to its own end. */

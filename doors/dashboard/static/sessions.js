@@ -3,6 +3,7 @@
 import { byId, h, reconcile, setAttribute, setText } from "./dom.js";
 import { age, plural } from "./format.js";
 import { ItemList } from "./lists.js";
+import { STATE_WORDS } from "./model.js";
 import { askForPrompt } from "./new_prompt.js";
 
 const MOST = 200;
@@ -68,7 +69,7 @@ function update(element, session, { now, waiting, waits, open }) {
   const text = BADGES[state] ?? (waiting > 0 ? `${waiting} waiting` : "");
   badge.hidden = text === "";
   setText(badge, text);
-  const place = waits?.place ? `waiting, place ${waits.place}` : state.toLowerCase();
-  setText(element.querySelector(".when"), state === "READY" || state === "FAILED" ? age(now - session.updatedAt) : place);
+  const place = waits?.place ? `waiting, place ${waits.place}` : STATE_WORDS[state];
+  setText(element.querySelector(".when"), state === "WORKING" || state === "WAITING" ? place : age(now - session.updatedAt));
   setText(element.querySelector(".last"), (waits?.why ?? lastLine(session)) || `${session.agent}/${session.role}`.replace(/^\/$/, "–"));
 }

@@ -22,6 +22,7 @@ export const displayOf = (type) => DISPLAYS[type];
 export function summarize(type, data) {
   const display = DISPLAYS[type];
   if (display !== undefined && display.line.length > 0) {
+    if (type === "run:accepted" && data.text) return short(data.text, LENGTH); // lane and priority are for a terminal
     return short([...display.line, display.detail].map((part) => fill(part, data)).filter(Boolean).join(display.separator), LENGTH);
   }
   if (data.call !== undefined) return short([called(data.call), data.error].filter(Boolean).join(" · "), LENGTH);

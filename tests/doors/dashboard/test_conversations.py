@@ -34,7 +34,7 @@ def test_an_answer_is_shown_as_it_comes_and_stays_when_it_is_whole(
     expect(page.locator("#sessions .session[aria-current]")).to_contain_text("piece")
     model.go_on.release(2)
     expect(page.locator(ANSWER)).to_have_text([WHOLE])
-    expect(page.locator("#conversation-state")).to_have_text("ready")
+    expect(page.locator("#conversation-state")).to_have_text("idle")
     expect(page.locator("#history [data-live]")).to_have_count(0)
     expect(page.locator("#history .said.user .text")).to_have_text(["tell me"])
     expect(page.locator("#history [data-pending]")).to_have_count(0)
@@ -82,7 +82,7 @@ def test_a_page_loaded_again_in_mid_turn_comes_back_and_says_that_the_beginning_
     expect(live.locator(".by")).to_have_text("Agent; the beginning follows when the answer is complete")
     page.locator("#abort").click()
     assert site.call("agent.wait", run_id=run)["reason"] == "interrupted"
-    expect(page.locator("#conversation-state")).to_have_text("ready")
+    expect(page.locator("#conversation-state")).to_have_text("idle")
     expect(page.locator("#abort")).to_be_hidden()
     expect(page.locator("#history .trouble")).to_contain_text("The turn ended: ")
     expect(page.locator("#history .said.assistant .by")).to_have_text("Agent")
