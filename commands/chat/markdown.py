@@ -6,9 +6,12 @@ from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.theme import Theme
 
 from wire.terminal import clean_stream
 
+_NO_GROUNDS = {"markdown.code": "bold cyan", "markdown.code_block": "cyan"}
+"""Rich puts code on black, which a light terminal shows as bars."""
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -34,6 +37,7 @@ def render_markdown(text: str, columns: int, *, is_coloured: bool) -> str:
         color_system="standard" if is_coloured else None,
         highlight=False,
         legacy_windows=False,
+        theme=Theme(_NO_GROUNDS),
     )
     console.print(_ChatMarkdown(clean_stream(text), hyperlinks=False, code_theme="ansi_dark"))
     lines = [line.rstrip() for line in out.getvalue().split("\n")]
