@@ -34,7 +34,7 @@ _BESIDE = {
     "CHANGELOG.md": "project/changelog.md",
     "SECURITY.md": "project/security-contact.md",
 }
-_LINK = re.compile(r"(?<=\]\()([\w./-]+)(#[\w-]+)?(?=\))")
+_LINK = re.compile(r"""(?:(?<=\]\()|(?<=src=")|(?<=srcset="))([\w./-]+)(#[\w-]+)?(?=[)"])""")
 
 
 def on_files(files: Files, config: Any) -> Files:

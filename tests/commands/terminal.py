@@ -16,6 +16,7 @@ from rich.console import Console, RenderableType
 
 _LIMIT = 90.0
 _ROWS = 24
+_FAINT, _NO_LONGER_FAINT = 2, 22
 
 
 def draw(view: RenderableType, width: int = 140, *, crop: bool = True) -> str:
@@ -34,6 +35,14 @@ class _Emulator(pyte.Screen):
         self._stream = pyte.Stream(self)
         self._answer = answer
 
+    def select_graphic_rendition(self, *attributes: int) -> None:
+        """Also what is faint, which pyte passes over: in grey."""
+        if not {38, 48} & {*attributes}:
+            attributes = tuple(90 if each == _FAINT else each for each in attributes)
+            if _NO_LONGER_FAINT in attributes and self.cursor.attrs.fg == "brightblack":
+                attributes = (*attributes, 39)
+        super().select_graphic_rendition(*attributes)
+
     def feed(self, text: str) -> None:
         self._stream.feed(text)
 
@@ -48,11 +57,11 @@ class _Emulator(pyte.Screen):
 class TerminalProgram:
     """A program, its terminal, and all that it has written there."""
 
-    def __init__(self, master: int, process: "subprocess.Popen[bytes]", columns: int) -> None:
+    def __init__(self, master: int, process: "subprocess.Popen[bytes]", columns: int, rows: int = _ROWS) -> None:
         self.master = master
         self.process = process
         self.written = ""
-        self.screen = _Emulator(columns, _ROWS, lambda answer: os.write(master, answer.encode()))
+        self.screen = _Emulator(columns, rows, lambda answer: os.write(master, answer.encode()))
 
     def read_until(self, wanted: str, since: int = 0) -> str:
         """Read what it writes until ``wanted`` is there, behind the first ``since`` characters."""
@@ -94,15 +103,17 @@ class TerminalProgram:
 
 
 @contextmanager
-def on_a_terminal(command: Sequence[str], columns: int = 80, **env: str) -> Iterator[TerminalProgram]:
+def on_a_terminal(
+    command: Sequence[str], columns: int = 80, rows: int = _ROWS, **env: str
+) -> Iterator[TerminalProgram]:
     """It leaves the terminal as it was, and is killed at the end of the block."""
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, columns, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     before = termios.tcgetattr(slave)
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "", **env}
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env=env)
     try:
-        yield TerminalProgram(master, process, columns)
+        yield TerminalProgram(master, process, columns, rows)
         assert termios.tcgetattr(slave) == before
     finally:
         process.kill()

@@ -1,5 +1,6 @@
 """Much at once: the page stays responsive, and what it shows and remembers stays small. And the README's picture."""
 
+import re
 import struct
 import tempfile
 import time
@@ -12,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.doors.dashboard.conftest import OpenPage
 from tests.doors.dashboard.crowd import WORKERS, Crowd, Day, serving
-from tests.doors.dashboard.portrait import PICTURE, SIZE, company, pose
+from tests.doors.dashboard.portrait import PICTURES, SCREENS, SIZE, chat, company, pose, watch
 from tests.doors.dashboard.site import Site
 
 MOST_WINDOWS = 40
@@ -136,15 +137,31 @@ def test_a_page_that_is_left_open_holds_no_more_after_a_day_than_after_an_hour(
 
 @pytest.mark.process
 @pytest.mark.browser
-def test_everything_that_is_going_on_has_its_place_in_the_picture(open_page: OpenPage) -> None:
+def test_everything_that_is_going_on_has_its_place_in_the_pictures(open_page: OpenPage) -> None:
     with tempfile.TemporaryDirectory(prefix="pool-") as folder, company(Path(folder)) as site:
         visit = open_page(site, viewport=SIZE)
         pose(site, visit, rounds=1)
         visit.close()
+        assert "telegram:bob" in watch(site)["dark"]
 
 
-def test_the_picture_is_of_the_size_that_a_page_can_show_and_is_no_burden() -> None:
-    content = PICTURE.read_bytes()
-    assert content.startswith(b"\x89PNG")
-    assert struct.unpack(">II", content[16:24]) == (SIZE["width"], SIZE["height"])
-    assert len(content) < 300_000
+@pytest.mark.process
+def test_a_chat_puts_nothing_on_a_ground_of_its_own_for_a_light_terminal_shows_it_as_bars() -> None:
+    with tempfile.TemporaryDirectory(prefix="pool-") as folder, company(Path(folder)) as site:
+        picture = chat(site)["light"]
+    assert "test_import_whole" in picture
+    assert picture.count("<rect") == 1
+
+
+def test_the_pictures_are_of_the_size_that_a_page_can_show_and_are_no_burden() -> None:
+    for path in PICTURES.values():
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert struct.unpack(">II", content[16:24]) == (SIZE["width"], SIZE["height"])
+        assert len(content) < 200_000
+    for path in (path for each in SCREENS.values() for path in each.values()):
+        assert path.read_text().startswith("<svg")
+        assert path.stat().st_size < 30_000
+    readme = PICTURES["light"].parents[1].joinpath("README.md").read_text()
+    shown = {*PICTURES.values(), *(path for each in SCREENS.values() for path in each.values())}
+    assert {path.name for path in shown} == set(re.findall(r"docs/([\w-]+\.(?:png|svg))", readme))
