@@ -80,7 +80,11 @@ def test_nothing_in_the_site_comes_from_elsewhere() -> None:
     settings = (Path(__file__).parents[1] / "mkdocs.yml").read_text()
     assert re.search(r"^  font: false$", settings, re.MULTILINE)
     assert not re.search(r"https?://", settings)
-    assert [name for name, page in PAGES.items() if re.search(r"!\[[^]]*\]\(https?:|<(img|script|link)", page)] == []
+    ours = r'"([\w-]+/)*[\w-]+\.(png|svg)"'
+    foreign = re.compile(rf"!\[[^]]*\]\((https?:)?//|<(script|link)|\bsrc(set)?\s*=\s*(?!{ours})", re.IGNORECASE)
+    assert [name for name, page in PAGES.items() if foreign.search(page)] == []
+    pictures = ('<img src="//host/x.png">', "<img src=x.png>", '<source srcset="https://host/x.svg">', "![x](//host/x)")
+    assert all(map(foreign.search, pictures))
 
 
 def test_ci_builds_the_site_and_every_warning_is_an_error() -> None:

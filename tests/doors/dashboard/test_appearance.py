@@ -41,8 +41,9 @@ def test_axe_finds_nothing(full_site: Site, open_page: OpenPage, scheme: str, wi
     expect(page.locator("#background li")).to_have_count(1)
     assert violations(page) == []
     if scheme == "light":
-        for opens in (page.locator("#help"), page.locator("#workers .tile").first, page.locator("#new-session")):
-            opens.click()
+        for opens in ("#help", "#workers .tile", "#new-session", "#health", "#logs"):
+            page.locator(opens).first.click()
+            expect(page.locator("#dialog-title")).to_be_visible()
             assert violations(page) == []
             page.keyboard.press("Escape")
     else:
