@@ -1,7 +1,7 @@
 """A session, its messages, background commands and system events on the terminal. Pure: documents in, views out."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from commands.event_text import format_fields, resumption_text
 from commands.layout import Column, TableRows, make_table, short_key
 from commands.report_text import report_rows
 from commands.session_states import listed_state
-from wire.terminal import clean, clean_stream, format_duration
+from wire.terminal import clean, clean_stream, format_duration, format_size
 
 Record = dict[str, Any]
 
@@ -47,7 +47,19 @@ def history_view(history: Record, _width: int) -> RenderableType:
     return Group(*parts[:-1])  # the last one is the empty line behind a message
 
 
+_FORMATS: dict[str, Callable[[Any], str]] = {
+    "age": format_duration,
+    "turn_age": format_duration,
+    "last_ping": format_duration,
+    "rss": format_size,
+    "cpu": format_duration,
+}
+"""Of fields whose numbers have a unit; ``cpu`` is processor time."""
+
+
 def _format_value(name: str, value: Any) -> str:
+    if name in _FORMATS:
+        return _FORMATS[name](value)
     if name.endswith("_at") and isinstance(value, int | float):
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     return format_fields(value) if isinstance(value, dict) else clean(value)

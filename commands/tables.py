@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,7 +13,7 @@ from commands.autonomy_view import autonomy_lines
 from commands.layout import UNBOUNDED, Column, TableRows, approval_lines, make_table, short_key
 from commands.report_text import report_columns, report_rows
 from commands.session_states import STATE_STYLES, listed_state, states_in_status
-from wire.terminal import clean, format_duration, format_percent, format_size
+from wire.terminal import clean, format_duration, format_size
 
 _MOST_WAITERS = 20
 """That the status shows; the list of all may be thousands of lines."""
@@ -48,8 +48,10 @@ def status_view(document: Record, width: int, place: str = "") -> Group:
     return Group(*parts)
 
 
-def workers_table(workers: Sequence[Record], width: int) -> TableRows | Text:
-    """One line a worker."""
+def workers_table(
+    workers: Sequence[Record], width: int, *, cpu: Callable[[float | None], str] = format_duration
+) -> TableRows | Text:
+    """One line a worker. ``cpu``: how a worker's field of that name is written; of a status it is processor time."""
     columns = [
         Column("WORKER", lambda w: clean(w["id"])),
         Column("PID", lambda w: clean(w["pid"]), right=True),
@@ -60,7 +62,7 @@ def workers_table(workers: Sequence[Record], width: int) -> TableRows | Text:
         Column("TURNS", lambda w: clean(w["turns"]), right=True, optional=2),
         Column("AGE", lambda w: format_duration(w["age"]), right=True, optional=1),
         Column("RSS", lambda w: format_size(w["rss"]), right=True),
-        Column("CPU", lambda w: format_percent(w["cpu"]), right=True, optional=4),
+        Column("CPU", lambda w: cpu(w["cpu"]), right=True, optional=4),
         Column("PING", lambda w: format_duration(w["last_ping"]), right=True, optional=5),
         Column("PROFILE", lambda w: clean(w["profile"]), optional=6),
         *report_columns(workers),

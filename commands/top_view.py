@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from rich.console import Console, Group, RenderableType
@@ -18,7 +19,7 @@ from commands.top_controls import Pane, TopControls
 from wire.events import TEXT_KINDS, display_of
 from wire.messages import EventEnvelope
 from wire.sparkline import TimeSeries, sparkline
-from wire.terminal import clean, format_duration
+from wire.terminal import clean, format_duration, format_percent
 
 _KEPT_EVENTS = 500
 _KEPT_SESSIONS = 5_000
@@ -307,7 +308,8 @@ def _pane(frame: _DrawContext, pane: Pane, width: int, most: int) -> Lines:
     is_sessions = pane == "sessions"
     records = frame.controls.arrange(pane, frame.model.sessions() if is_sessions else frame.model.workers())
     selected = frame.controls.position(pane, records)
-    return _cut_table(records, _sessions_table if is_sessions else workers_table, width, most, selected=selected)
+    table = _sessions_table if is_sessions else partial(workers_table, cpu=format_percent)
+    return _cut_table(records, table, width, most, selected=selected)
 
 
 def _cut_table(

@@ -71,6 +71,7 @@ def test_the_load_of_a_worker_is_what_it_used_between_two_looks() -> None:
     assert [each["cpu"] for each in picture.workers()] == [None, None, None]
     picture.update_status(second)
     assert [each["cpu"] for each in picture.workers()] == [50.0, 0.0, 0.0, None]
+    assert " 50% " in "\n".join(lines_of(picture, 200, 40))
 
 
 def test_the_last_line_of_a_session_is_what_it_says_or_does() -> None:

@@ -93,8 +93,8 @@ alerts    UNDELIVERED to webhook:old (2023-11-14 22:13:20, main): The disk is
 full.: gone
 store     77 rows written  2 waiting"""
 WIDE_WORKERS = """\
-WORKER     PID  STATE                     SESSION  AGENT/ROLE    TURN  TURNS    AGE     RSS  CPU   PING  PROFILE
-w1      100001  leased                    ada      main/default  12 s     12  1h02m  96 MiB   3%  4.2 s  a1b2c3d4"""
+WORKER     PID  STATE                     SESSION  AGENT/ROLE    TURN  TURNS    AGE     RSS    CPU   PING  PROFILE
+w1      100001  leased                    ada      main/default  12 s     12  1h02m  96 MiB  3.2 s  4.2 s  a1b2c3d4"""
 
 
 def test_the_status_shows_figures_workers_waiters_profiles_and_latencies_and_more_on_a_wide_terminal() -> None:
