@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +22,7 @@ from wire.terminal import clean
 _DEFAULT_LINES = 100
 _MOST_LINES = 1_000_000
 _NAMED_WORKERS = 10
+_ENDED_KEPT = 1_000
 _LAST_LINES_SECONDS = 2.0
 _NO_MORE = "no supervisor runs: nothing more can come"
 
@@ -65,9 +67,9 @@ def logs(
         name = SUPERVISOR_LOG if of_supervisor else _worker_of(client, session) if session else worker
         count = (_DEFAULT_LINES if since is None else _MOST_LINES) if lines is None else lines
         begin = None if since is None else time.time() - since
-        request = _Request(_data_dir(client, place) / LOG_DIR, name, count, begin)
+        request = LogsRequest(_data_dir(client, place) / LOG_DIR, name, count, begin)
         view = LogView(sys.stdout, os.environ, as_json=as_json, shows_names=name is None)
-        followed = _Followed(request, view, stack)
+        followed = FollowedLogs(request, view, stack)
         followed.show_past(keep_open=follow)
         if follow:
             _follow(client, followed)
@@ -75,7 +77,7 @@ def logs(
             _explain_missing_end(name)
 
 
-class _Request(NamedTuple):
+class LogsRequest(NamedTuple):
     """Which logs (``name`` None: of all workers), of these which lines. ``since``: seconds since the epoch."""
 
     directory: Path
@@ -107,15 +109,17 @@ def _worker_of(client: ControlClient | None, session: str) -> str:
     return str(worker)
 
 
-class _Followed:
+class FollowedLogs:
     """The logs that are asked for: what they hold, then what is added, also of workers that begin meanwhile."""
 
-    def __init__(self, request: _Request, view: LogView, stack: ExitStack) -> None:
+    def __init__(self, request: LogsRequest, view: LogView, stack: ExitStack) -> None:
         self.name = request.name
         self._request = request
         self._view = view
         self._stack = stack
         self._readers: dict[str, LogReader] = {}
+        self._ended: deque[str] = deque(maxlen=_ENDED_KEPT)
+        """Workers whose logs were read to their end, and are not to be read from their beginning again."""
         self.has_ended = False
         """Whether the one worker that is asked for has ended: nothing more can come."""
 
@@ -141,14 +145,22 @@ class _Followed:
         lines: list[LogLine] = []
         for name in dict.fromkeys([*self._readers] if names is None else names):
             reader = self._readers.get(name)
-            if reader is None and self.name is None and name != SUPERVISOR_LOG:  # a worker that has just begun
+            if reader is None and self._is_new(name):
                 reader = LogReader(self._request.directory, name, from_begin=True)
                 self._readers[name] = self._stack.enter_context(reader)
             if reader is not None:
                 new = reader.read()
                 self.has_ended = has_ended(new) if new else self.has_ended
                 lines += new
+                if has_ended(new):  # workers come and go for as long as they are followed: no file stays open
+                    reader.close()
+                    del self._readers[name]
+                    self._ended.append(name)
         self._view.show(_in_order(lines))
+
+    def _is_new(self, name: str) -> bool:
+        """Whether that is a worker which has just begun."""
+        return self.name is None and name != SUPERVISOR_LOG and name not in self._ended
 
     def _explain_nothing(self) -> None:
         whose = {None: "any worker", SUPERVISOR_LOG: "the supervisor"}.get(self.name, f"worker {self.name}")
@@ -156,7 +168,7 @@ class _Followed:
         notice(f"no line of {whose}{when} is kept in {self._request.directory}")
 
 
-def _existing_names(request: _Request) -> list[str]:
+def _existing_names(request: LogsRequest) -> list[str]:
     """Of all workers, or of the one; raises UsageError where its log is not kept."""
     kept = log_names(request.directory)
     if request.name is None:
@@ -183,7 +195,7 @@ def _in_order(lines: Iterable[LogLine]) -> list[LogLine]:
     return [line for _, line in timed]
 
 
-def _follow(client: ControlClient | None, followed: _Followed) -> None:
+def _follow(client: ControlClient | None, followed: FollowedLogs) -> None:
     """Show what is added, as the supervisor says where, until nothing more can come."""
     name = followed.name
     is_one = name not in (None, SUPERVISOR_LOG)
