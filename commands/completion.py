@@ -23,13 +23,14 @@ def _completer(find: Callable[[click.Context], Iterable[tuple[str, str]]]) -> Co
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from errors import PoolError
+        from wire.terminal import clean  # a shell reads an answer a line: a command must not bring its own
 
         try:
             with redirect_stderr(io.StringIO()):  # a warning would stand in the middle of the typed line
                 found = [(name, text) for name, text in find(ctx) if name.startswith(incomplete)]
         except (PoolError, OSError):
             return []
-        return [CompletionItem(name, help=text or None) for name, text in found[:_MOST_NAMES]]
+        return [CompletionItem(name, help=clean(text) if text else None) for name, text in found[:_MOST_NAMES]]
 
     return complete
 

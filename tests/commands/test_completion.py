@@ -34,7 +34,7 @@ def known(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Benc
         "cron.list": JOBS,
         "approvals.list": DOCUMENT["gateway"]["permissions"],
         "workers.list": [worker("w1", session="ada", background=1)],
-        "process": {"sessions": [{"session_id": "calm-fox", "command": "make all"}]},
+        "process": {"sessions": [{"session_id": "calm-fox", "command": "make \\\n all"}]},
         "sessions.list": [*SESSION_VIEWS, {**SESSION_VIEWS[1], "key": KEY}],
     }
     return bench
@@ -52,7 +52,7 @@ def known(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Benc
         ("pool prompt -r r", {"reviewer": None}),
         ("pool cron delete t", {"tea": "cron 0 9 * * mon-fri (Europe/Berlin)"}),
         ("pool approve ", {"c1": "exec of session ada"}),
-        ("pool processes kill ", {"calm-fox": "make all (session ada)"}),
+        ("pool processes kill ", {"calm-fox": "make \\  all (session ada)"}),
         ("pool sessions --state w", {"working": None, "waiting": None}),
         ("pool config set pool.mi", {"pool.min": "The least of unbound workers that are kept ready"}),
     ],
@@ -63,7 +63,10 @@ def test_names_are_offered_with_what_they_stand_for(known: Bench, words: str, na
     assert words.startswith("pool config") or found == names
 
 
-def test_descriptions_of_commands_are_whole() -> None:
+def test_descriptions_of_commands_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["cron", "-h"], prog_name="pool")
+    assert "times that passed while it was off are not caught up." in " ".join(capsys.readouterr().out.split())
     assert offered("pool cron e") == {
         "enable": "Have an added job run on its schedule again; times that passed while it was off are not caught up."
     }
