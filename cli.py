@@ -54,12 +54,12 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "delegate": _CommandEntry("commands.prompt", "Delegate a task to another agent and print its answer."),
         "attach": _CommandEntry("commands.attach", "Act as an agent program: its protocol on stdin and stdout."),
         "acp": _CommandEntry("commands.acp", "Act as an ACP agent that an editor starts."),
-        "processes": _CommandEntry("commands.processes", "Commands in the background: list, read, write, kill."),
+        "processes": _CommandEntry("commands.processes", "List background commands; read, write, kill one."),
         "sessions": _CommandEntry("commands.sessions", "List sessions; show, reset, delete one; its history."),
     },
     "Automation": {
         "heartbeats": _CommandEntry("commands.autonomy", "List each agent's heartbeat; run one now."),
-        "cron": _CommandEntry("commands.autonomy", "Scheduled jobs: list, show, add, delete, switch, run one."),
+        "cron": _CommandEntry("commands.autonomy", "List scheduled jobs; add, show, enable, delete, run one."),
     },
     "Observation": {
         "status": _CommandEntry("commands.status", "Show the pool: workers, waiters, profiles, latencies."),

@@ -34,8 +34,8 @@ LOGIN:  ok (a worker got through), wanted (one was refused), found (a key
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True, epilog=_EPILOG)
-@connection_options
 @json_option
+@connection_options
 @click.pass_context
 def agents(
     ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool
@@ -49,8 +49,8 @@ def agents(
 
 
 @agents.command("list")
-@connection_options
 @json_option
+@connection_options
 def list_all(socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool) -> None:
     """List the agent definitions."""
     _show_agents(socket, config, data_dir, as_json=as_json)
@@ -58,8 +58,8 @@ def list_all(socket: str | None, config: str | None, data_dir: str | None, *, as
 
 @agents.command("show")
 @click.argument("name", metavar="AGENT", shell_complete=complete_agents)
-@connection_options
 @json_option
+@connection_options
 def show(name: str, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool) -> None:
     """Show one agent definition."""
     _show_agents(socket, config, data_dir, only=name, as_json=as_json)
@@ -109,8 +109,8 @@ def _ask_supervisor(socket: str | None, config: str | None, data_dir: str | None
 @agents.command("add", short_help="Write the definition of a known make.")
 @click.argument("make", type=click.Choice(list(MAKES)))
 @click.option("--name", metavar="NAME", help="The agent's name (default: the make's).")
-@config_option
 @json_option
+@config_option
 def add(make: str, name: str | None, config: str | None, *, as_json: bool) -> None:
     """Write the definition of an agent of MAKE into the settings file, and say what is missing.
 

@@ -23,8 +23,8 @@ from wire.terminal import clean
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
-@connection_options
 @json_option
+@connection_options
 @click.pass_context
 def approvals(ctx: click.Context, /, **options: str | bool | None) -> None:
     """List the tool calls that wait for approval; show one in full."""

@@ -26,8 +26,8 @@ To report events with the session's next turn instead:
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True, epilog=_EPILOG)
-@connection_options
 @json_option
+@connection_options
 @click.pass_context
 def heartbeats(ctx: click.Context, /, **options: str | bool | None) -> None:
     """List each agent's heartbeat; show one; run one now.
@@ -103,11 +103,11 @@ _id = click.argument("job", metavar="JOB", shell_complete=complete_jobs)
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
-@connection_options
 @json_option
+@connection_options
 @click.pass_context
 def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """Scheduled jobs: list, show, add, delete, run one.
+    """List the scheduled jobs; show, add, delete, enable, disable, run one.
 
     A job is a message in its session (mode main; the agent is woken for it), or runs in a session of its own, which
     begins empty each time unless it is kept, and the agent's answer is delivered (mode isolated). Jobs of the settings
@@ -138,11 +138,11 @@ def show_job(client: ControlClient, job: str, *, as_json: bool) -> None:
 @cron.command("add", short_help="Add a scheduled job.", epilog=_ADD_EPILOG)
 @click.option("--id", "name", metavar="JOB", help="The job's name: a-z, 0-9, _ and - (default: generated).")
 @click.option("--cron", "expression", metavar="EXPR", help='Cron expression: "0 9 * * mon-fri".')
-@click.option("--every", metavar="SPAN", help="Interval: 30m, 2h, 1d.")
-@click.option("--at", metavar="TIME", help="Once: 2031-05-01T08:00, or a span from now: 20m.")
+@click.option("--every", metavar="TIME", help="Interval: 30m, 2h, 1d.")
+@click.option("--at", metavar="WHEN", help="Once: 2031-05-01T08:00, or a time from now: 20m.")
 @click.option("--tz", metavar="ZONE", help="Time zone of --cron and --at (default: this machine's).")
 @click.option(
-    "--agent", metavar="NAME", shell_complete=complete_agents, help="The agent (default: router.default_agent)."
+    "-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="The agent (default: router.default_agent)."
 )
 @click.option(
     "-s",
@@ -155,7 +155,7 @@ def show_job(client: ControlClient, job: str, *, as_json: bool) -> None:
 @click.option(
     "--to", "delivery", metavar="TARGET", help="Isolated: receiver of the answer: last, none, webhook:NAME, ..."
 )
-@click.option("--timeout", metavar="SPAN", help="Isolated: limit of a run (default: 10m).")
+@click.option("--timeout", metavar="TIME", help="Isolated: limit of a run (default: 10m).")
 @click.option("--keep-conversation", is_flag=True, help="Isolated: keep the session from run to run.")
 @click.option("--keep/--delete", "keep", default=None, help="Keep the job after a run (default: unless due only once).")
 @click.option("--replace", is_flag=True, help="Replace an added job of the same name.")

@@ -31,8 +31,8 @@ def init(config: str | None, *, force: bool) -> None:
 
 
 @config.command("check")
-@config_option
 @json_option
+@config_option
 @click.pass_context
 def check(ctx: click.Context, config: str | None, *, as_json: bool) -> None:
     """List every problem of the settings file; exit code 2 when there is one."""
@@ -48,8 +48,8 @@ def check(ctx: click.Context, config: str | None, *, as_json: bool) -> None:
 
 
 @config.command("show")
-@config_option
 @json_option
+@config_option
 def show(config: str | None, *, as_json: bool) -> None:
     """Print the effective settings as TOML; secrets are hidden."""
     click.echo(show_config(load_with_flags(config, None), as_json=as_json))

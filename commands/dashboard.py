@@ -16,9 +16,9 @@ _PAGE_FILE = "dashboard.html"
 
 
 @click.command()
-@connection_options
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser ($BROWSER).")
 @json_option
+@connection_options
 def dashboard(socket: str | None, config: str | None, data_dir: str | None, *, opens: bool, as_json: bool) -> None:
     """Print the dashboard's link with the token, which may do everything: do not pass it on."""
     with ControlClient(find_socket(socket, config, data_dir)) as client:

@@ -43,8 +43,8 @@ from settings.schema import Settings
 
 
 @click.command()
-@connection_options
 @json_option
+@connection_options
 @click.pass_context
 def doctor(
     ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool

@@ -7,7 +7,15 @@ import click
 
 from commands.completion import complete_processes, complete_sessions
 from commands.groups import CommandGroup
-from commands.options import as_seconds, connection_options, json_option, print_json, read_text, with_client
+from commands.options import (
+    as_seconds,
+    connection_options,
+    inherited_option,
+    json_option,
+    print_json,
+    read_text,
+    with_client,
+)
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import PoolError, UsageError
 from wire.messages import omit_none
@@ -15,7 +23,7 @@ from wire.terminal import clean, clean_stream
 
 Record = dict[str, Any]
 
-_optional_session = click.option(
+_optional_session = inherited_option(
     "-s",
     "--session",
     metavar="KEY",
@@ -25,25 +33,31 @@ _optional_session = click.option(
 _process_id = click.argument("process_id", metavar="ID", shell_complete=complete_processes)
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True)
-@connection_options
-@json_option
-@click.pass_context
-def processes(ctx: click.Context, /, **options: Any) -> None:
-    """Commands that sessions have in the background: list, poll, log, write, kill, delete."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_processes, session=None, quiet=False, **options)
-
-
-@processes.command("list")
-@click.option(
+_listed_session = inherited_option(
     "-s",
     "--session",
     metavar="KEY",
     shell_complete=complete_sessions,
     help="Of this session, those that have ended lately too.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Ids only, one a line.")
+_quiet = inherited_option("-q", "--quiet", is_flag=True, help="Ids only, one a line.")
+
+
+@click.group(cls=CommandGroup, invoke_without_command=True)
+@_listed_session
+@_quiet
+@json_option
+@connection_options
+@click.pass_context
+def processes(ctx: click.Context, /, **options: Any) -> None:
+    """List the background commands of sessions; poll, log, write, kill, delete one."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_processes, **options)
+
+
+@processes.command("list")
+@_listed_session
+@_quiet
 @json_option
 @with_client
 def list_processes(client: ControlClient, session: str | None, *, quiet: bool, as_json: bool) -> None:

@@ -140,7 +140,8 @@ def install(
     """Install the supervisor as a service and start it, now and at each login (with --system: boot).
 
     The options are recorded, with the settings file that is found and the data directory. A second time, it updates
-    the definition. Variables that the settings name (secret_env, rpc.env_passthrough) go to DATA_DIR/service.env.
+    the definition. Put variables that the settings name (secret_env, rpc.env_passthrough) into DATA_DIR/service.env,
+    a line NAME=VALUE each (systemd only).
     """
     settings = load_with_flags(config, data_dir, machine=os.environ, min_workers=min_workers, max_workers=max_workers)
     place = _recorded_options(socket, config, settings)

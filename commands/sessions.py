@@ -30,8 +30,8 @@ _key = click.argument("key", metavar="KEY", shell_complete=complete_sessions)
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
 @_with_listing_options
-@connection_options
 @json_option
+@connection_options
 @click.pass_context
 def sessions(ctx: click.Context, /, **options: Any) -> None:
     """List the sessions and their workers; show, reset, delete one; its history."""

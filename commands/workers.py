@@ -28,8 +28,8 @@ _worker_id = click.argument("worker_id", metavar="ID", shell_complete=complete_w
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
 @_with_listing_options
-@connection_options
 @json_option
+@connection_options
 @click.pass_context
 def workers(ctx: click.Context, /, **options: Any) -> None:
     """List the worker processes; show, stop, recycle one."""

@@ -160,6 +160,9 @@ def test_what_nobody_foresaw_is_one_line_however_it_is_wrapped_and_an_interrupt_
         ("route --channel x --chat-type dm --sender 7 --parent nobody", ""),
         ("sessions delete a", "--yes"),
         ("sessions reset busy", "--force"),
+        ("sessions --state idle show ada", " sessions show` has no option --state"),
+        ("workers --json stop w1", " workers stop` has no option --json"),
+        ("service ls", "No such command 'ls'"),
     ],
 )
 def test_a_wrong_command_line_is_2(bench: Bench, command: str, words: str) -> None:

@@ -31,12 +31,17 @@ WORKERS = [
         ("sessions list --state idle -q", ["bob"]),
         ("sessions --state working -q", []),
         ("ls -q --sort key --limit 1", ["ada"]),
+        ("processes -q -s ada", ["calm-fox"]),
+        ("processes -s ada list -q", ["calm-fox"]),
     ],
 )
 def test_a_listing_shows_what_is_asked_for_in_the_order_that_is_asked_for(
     bench: Bench, words: str, names: list[str]
 ) -> None:
-    bench.pool.fixed = {"workers.list": WORKERS}
+    bench.pool.fixed = {
+        "workers.list": WORKERS,
+        "process": {"sessions": [{"session_id": "calm-fox", "status": "failed"}]},
+    }
     result = bench.run(*words.split())
     assert (result.exit_code, result.stdout.splitlines()) == (0, names), result.output
 
