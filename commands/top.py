@@ -70,6 +70,11 @@ class TopEventsView:
     def show_notice(self, text: str) -> None:
         """The head of the screen says how the connection stands."""
 
+    def show_end(self, error: PoolError) -> None:
+        """No event will come any more."""
+        with self._lock:
+            self._model.events_error = error.message
+
     def close(self) -> None:
         """Nothing is kept back."""
 
@@ -97,8 +102,11 @@ def _follow(client: ControlClient, feed: TopEventsView, *, since: int) -> None:
     follower = EventFollower({}, feed, since=since, was_there=True)
 
     def follow() -> None:
-        with source:
-            follower.follow_with_reconnect(source, connect)
+        try:
+            with source:
+                follower.follow_with_reconnect(source, connect)
+        except PoolError as exc:  # a traceback would be written over the screen
+            feed.show_end(exc)
 
     threading.Thread(target=follow, name="events", daemon=True).start()
 

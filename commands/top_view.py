@@ -35,6 +35,8 @@ class TopModel:
     def __init__(self) -> None:
         self.status: Record | None = None
         self.error: str | None = None
+        self.events_error: str | None = None
+        """Why no events will come any more."""
         self.last_lines: dict[str, str] = {}
         """What each session said last."""
         self.events: deque[EventEnvelope] = deque(maxlen=_KEPT_EVENTS)
@@ -367,4 +369,7 @@ def _events(frame: _DrawContext, width: int, room: int) -> Lines:
     lines = EventFormatter(width, is_coloured=frame.is_coloured)
     shown = lines.lines_by_time(frame.model.events)
     texts = [Text.from_ansi(line, no_wrap=True, overflow="ellipsis") for line in shown[-(room - 1) :]]
-    return [Text("EVENTS", "bold"), *texts, *(Text() for _ in range(room - 1 - len(texts)))]
+    title = Text("EVENTS", "bold", no_wrap=True, overflow="ellipsis")
+    if frame.model.events_error is not None:
+        title.append(f"  have ended: {clean(frame.model.events_error)}", "bold red")
+    return [title, *texts, *(Text() for _ in range(room - 1 - len(texts)))]

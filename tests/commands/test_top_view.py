@@ -174,6 +174,17 @@ def test_without_colours_there_are_no_styles_in_the_events() -> None:
     assert "\x1b" not in line
 
 
+def test_the_list_of_events_says_why_no_more_will_come() -> None:
+    picture = TopModel()
+    picture.update_status(a_status())
+    picture.events_error = "another version\x1b[2J"
+    shown = lines_of(picture, 80, 24)
+    assert [line.rstrip() for line in shown if line.startswith("EVENTS")] == [
+        "EVENTS  have ended: another version\\x1b[2J"
+    ]
+    assert len(shown) <= 24
+
+
 def test_events_are_shown_in_the_order_of_their_times() -> None:
     """Running text is gathered into lines, which end later than they begin."""
     picture = TopModel()
