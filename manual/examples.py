@@ -48,6 +48,8 @@ _BEFORE_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("cron.add", _JOB),
     ("cron.list", {}),
     ("cron.get", {"id": "standup"}),
+    ("cron.disable", {"id": "standup"}),
+    ("cron.enable", {"id": "standup"}),
     ("cron.run", {"id": "standup"}),
     ("cron.remove", {"id": "standup"}),
     ("workers.list", {}),
