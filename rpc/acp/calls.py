@@ -12,6 +12,8 @@ from wire.messages import ToolCallView, ToolEvent
 
 _MAX_OPEN = 1_000
 _MAX_ENDED = 4_096
+_MAX_KEPT = 16 * 1024 * 1024
+"""Bytes of all open calls; of one that goes beyond little is kept."""
 NO_RESULT = "no result"
 
 
@@ -29,12 +31,14 @@ class _OpenCall(msgspec.Struct):
 class CallBook:
     """One per dialect. Updates of calls that have ended are passed over, in that turn and after it.
 
-    Ids are unique within a conversation only, and some agents use them again in each turn.
+    Ids are unique within a conversation only, and some agents use them again in each turn. They are those of
+    ``bounded_id``.
     """
 
     def __init__(self, link: AcpLink) -> None:
         self._link = link
         self._open: dict[str, _OpenCall] = {}
+        self._kept = 0
         self._ended: dict[str, str | None] = {}
         """Each with the run in which it ended."""
 
@@ -60,13 +64,13 @@ class CallBook:
             del self._ended[call_id]
         entry = self._open.get(call_id)
         before = entry.call if entry else None
-        call = merge_call(before, call_id, update)
+        call = self._within_budget(merge_call(before, call_id, update), before)
         if entry is None:
             entry = self._start(call, run)
         elif not call.is_over and before is not None and _shows_change(before, call):
             tail = call.output if call.output != before.output else None
             self._link.emit("tool", tool_event("update", call.view(), self._link.stamp(_id_of(run)), tail))
-        entry.call = call
+        self._keep(entry, call)
         if call.is_over:
             self._end(entry, run, call.output or None)
         return call
@@ -84,10 +88,20 @@ class CallBook:
             entry.call = msgspec.structs.replace(entry.call, status="failed")
             self._end(entry, run, NO_RESULT)
 
+    def _within_budget(self, call: AcpCall, before: AcpCall | None) -> AcpCall:
+        more = call.size - (before.size if before is not None else 0)
+        return call if self._kept + more <= _MAX_KEPT else call.without_details()
+
+    def _keep(self, entry: _OpenCall, call: AcpCall) -> None:
+        if call.id in self._open:
+            self._kept += call.size - entry.call.size
+        entry.call = call
+
     def _start(self, call: AcpCall, run: AcpRun | None) -> _OpenCall:
         entry = _OpenCall(call, self._link.now)
         if len(self._open) < _MAX_OPEN:
             self._open[call.id] = entry
+            self._kept += call.size
         if run is not None:
             run.break_text()
         view = call.view(state="RUNNING" if call.is_over else None)
@@ -96,7 +110,8 @@ class CallBook:
 
     def _end(self, entry: _OpenCall, run: AcpRun | None, said: str | None) -> None:
         call = entry.call
-        self._open.pop(call.id, None)
+        if self._open.pop(call.id, None) is not None:
+            self._kept -= call.size
         self._ended[call.id] = _id_of(run)
         if len(self._ended) > _MAX_ENDED:
             self._ended.pop(next(iter(self._ended)))

@@ -9,6 +9,7 @@ import msgspec
 
 from wire.framing import DECODE_ERRORS
 from wire.messages import EMPTY
+from wire.run_text import excerpt
 
 PROTOCOL_VERSION = 1
 
@@ -17,6 +18,10 @@ METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
 AUTH_REQUIRED = -32000
 RESOURCE_NOT_FOUND = -32002
+
+_MAX_REQUEST_ID = 1_024
+_MAX_REASON = 8_000
+"""Characters of an error's message, and of its details."""
 
 
 class AcpLine(msgspec.Struct, frozen=True, gc=False):
@@ -46,8 +51,10 @@ class AcpLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def has_usable_id(identity: object) -> bool:
-    """Whether an id is one: a number, a text or null."""
-    return identity is None or (isinstance(identity, (int, str)) and not isinstance(identity, bool))
+    """Whether an id is one: a number, a text of no more than 1,024 characters, or null."""
+    if isinstance(identity, str):
+        return len(identity) <= _MAX_REQUEST_ID
+    return identity is None or (isinstance(identity, int) and not isinstance(identity, bool))
 
 
 class _ChunkText(msgspec.Struct, frozen=True, gc=False):
@@ -154,4 +161,5 @@ def read_answer(line: AcpLine) -> AcpAnswer:
 def _read_error(error: dict[str, Any]) -> AcpError:
     data = error.get("data")
     details = text_of(data) or text_of(object_of(data).get("details")) or text_of(object_of(data).get("message")) or ""
-    return AcpError(number_of(error.get("code")), text_of(error.get("message")) or "", details)
+    message = text_of(error.get("message")) or ""
+    return AcpError(number_of(error.get("code")), excerpt(message, _MAX_REASON), excerpt(details, _MAX_REASON))

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from rpc.acp.bounds import bounded_id, value_of, word_of
 from rpc.acp.calls import CallBook
 from rpc.acp.link import AcpLink
 from rpc.acp.messages import INVALID_PARAMS, object_of, objects_of, text_of
@@ -16,7 +17,10 @@ from wire.messages import PermissionOption, ToolCallView
 
 _MAX_OPEN = 256
 _MAX_OPTIONS = 32
-_MAX_INPUT = 1_000_000
+_MAX_KEPT = 16 * 1024 * 1024
+"""Bytes of all open questions."""
+_MAX_ASKED = 4_096
+"""Questions to persons in one turn."""
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
 _KIND_OF_DECISION = {"allow": "allow_once", "deny": "reject_once"}
 
@@ -57,6 +61,11 @@ class _Question(msgspec.Struct, frozen=True):
     options: list[PermissionOption]
     run: AcpRun | None
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return self.call.size + sum(len(option.id) + len(option.name) for option in self.options)
+
 
 class PermissionDesk:
     """One per dialect. ``notes``: what persons said beside a decision, for the next prompt."""
@@ -66,6 +75,7 @@ class PermissionDesk:
         self._calls = calls
         self._mode = mode
         self._open: dict[str, _Question] = {}
+        self._kept = 0
         self._closed: set[str] = set()
         self._asked: dict[str, int] = {}
         self.notes: list[str] = []
@@ -76,15 +86,16 @@ class PermissionDesk:
             self._link.refuse(request, INVALID_PARAMS, "params: an object is expected")
             return
         asked = object_of(params.get("toolCall"))
-        call_id = text_of(asked.get("toolCallId")) or f"call-{len(self._asked) + 1}"
+        call_id = bounded_id(text_of(asked.get("toolCallId")) or f"call-{len(self._asked) + 1}")
         # neither is the call over nor is what describes it its output
         said = {name: value for name, value in asked.items() if name not in ("status", "content")}
         call = None if cancelled else self._calls.update(call_id, said, run, begins=True)
         options = _read_options(params.get("options"))
-        if cancelled or call is None or len(self._open) >= _MAX_OPEN:
+        if cancelled or call is None:
             self._link.respond(request, _CANCELLED)
         elif self._mode == "approval":
-            self._put(request, merge_call(call, call_id, {**asked, "status": call.status}), options, run)
+            described = merge_call(call, call_id, {**asked, "status": call.status})
+            self._put(_Question(self._name(call_id), request, described, options, run))
         else:
             self._decide_by_rule(request, call, options, run)
 
@@ -140,17 +151,29 @@ class PermissionDesk:
 
     # --- inside ---
 
-    def _put(self, request: object, call: AcpCall, options: list[PermissionOption], run: AcpRun | None) -> None:
-        times = self._asked[call.id] = self._asked.get(call.id, 0) + 1
-        name = call.id if times == 1 else f"{call.id}#{times}"
-        question = self._open[name] = _Question(name, request, call, options, run)
-        view = msgspec.structs.replace(call.view(state="AWAITING_APPROVAL"), id=name, approval="required")
+    def _name(self, call_id: str) -> str:
+        times = self._asked.get(call_id, 0) + 1
+        return call_id if times == 1 else f"{call_id}#{times}"
+
+    def _has_room(self, question: _Question) -> bool:
+        is_within = self._kept + question.size <= _MAX_KEPT
+        return is_within and len(self._open) < _MAX_OPEN and len(self._open) + len(self._closed) < _MAX_ASKED
+
+    def _put(self, question: _Question) -> None:
+        if not self._has_room(question):
+            self._link.respond(question.request, _CANCELLED)
+            return
+        call, run = question.call, question.run
+        self._asked[call.id] = self._asked.get(call.id, 0) + 1
+        self._open[question.name] = question
+        self._kept += question.size
+        view = msgspec.structs.replace(call.view(state="AWAITING_APPROVAL"), id=question.name, approval="required")
         run_id, seq = self._link.stamp(run.id if run else None)
         event = AcpPermissionRequired(
             call=view,
             reason="the agent asks before it runs this call",
-            options=options,
-            shown=page_of(_parts(question.call), chars=SHOWN_CHARS, lines=SHOWN_LINES),
+            options=question.options,
+            shown=page_of(_parts(call), chars=SHOWN_CHARS, lines=SHOWN_LINES),
             run_id=run_id,
             seq=seq,
         )
@@ -166,6 +189,7 @@ class PermissionDesk:
         self, question: _Question, chosen: PermissionOption | None, *, by: str | None, note: str | None = None
     ) -> Literal["allow", "deny"]:
         del self._open[question.name]
+        self._kept -= question.size
         self._closed.add(question.name)
         decision: Literal["allow", "deny"] = "allow" if _allows(chosen) else "deny"
         run_id, seq = self._link.stamp(question.run.id if question.run else None)
@@ -197,17 +221,17 @@ def _read_options(value: object) -> list[PermissionOption]:
     """The options in the protocol's words, or in those of agents that call them ``id`` and ``label``."""
     options = []
     for entry in objects_of(value)[:_MAX_OPTIONS]:
-        option_id = text_of(entry.get("optionId")) or text_of(entry.get("id"))
+        option_id = value_of(entry.get("optionId")) or value_of(entry.get("id"))
         if option_id is not None:
-            name = text_of(entry.get("name")) or text_of(entry.get("label")) or option_id
-            options.append(PermissionOption(option_id, name, text_of(entry.get("kind")) or ""))
+            name = word_of(entry.get("name")) or word_of(entry.get("label")) or option_id
+            options.append(PermissionOption(option_id, name, word_of(entry.get("kind")) or ""))
     return options
 
 
 def _parts(call: AcpCall) -> list[CallPart]:
     parts = [CallPart("title", call.title)] if call.title else []
     if call.input not in (None, {}, []):
-        parts.append(CallPart("input", msgspec.json.encode(call.input).decode()[:_MAX_INPUT]))
+        parts.append(CallPart("input", msgspec.json.encode(call.input).decode()))
     if call.output:
-        parts.append(CallPart("content", call.output[:_MAX_INPUT]))
+        parts.append(CallPart("content", call.output))
     return parts

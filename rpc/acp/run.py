@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from rpc.acp.bounds import TurnText
 from rpc.acp.loss import loss_of
 from rpc.acp.messages import AUTH_REQUIRED, AcpAnswer, AcpError, text_of
 from rpc.acp.updates import used_tokens
@@ -82,19 +83,18 @@ class AcpRun:
         self.is_refed = False
         self.outcome: PromptResult | None = None
         self.cost: float | msgspec.UnsetType = msgspec.UNSET
-        self._parts: list[list[str]] = [[]]
+        self._text = TurnText()
         self._events: deque[dict[str, Any]] = deque(maxlen=_MAX_RUN_EVENTS)
 
     def add_text(self, text: str) -> None:
         """A piece of the answer."""
         self.did_something = True
-        self._parts[-1].append(text)
+        self._text.add(text)
 
     def break_text(self) -> None:
         """A tool call: what the agent says next is another message."""
         self.did_something = True
-        if self._parts[-1]:
-            self._parts.append([])
+        self._text.begin_message()
 
     def record_event(self, event: str, data: msgspec.Struct) -> None:
         """Remember an event for the result."""
@@ -102,8 +102,8 @@ class AcpRun:
 
     @property
     def messages(self) -> list[str]:
-        """What the agent has said, message by message."""
-        return ["".join(part) for part in self._parts if part]
+        """What the agent has said, message by message; of very much text a part."""
+        return self._text.messages
 
     def result(self, answer: AcpAnswer | None, *, cancelled: bool) -> PromptResult:
         """The turn's result; ``answer`` None: it never came. ``cancelled``: by us."""

@@ -1,12 +1,18 @@
 """What an agent lets one set in a conversation, and what is set: options, modes and models, as it last said. Pure."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 
-from rpc.acp.messages import object_of, objects_of, text_of
+from rpc.acp.bounds import value_of
+from rpc.acp.messages import objects_of
 
 Value = str | bool
+_MAX_OPTIONS = 32
+_MAX_CHOICES = 2_048
+"""Of one option, or modes or models. What is longer than a word cannot be chosen."""
 
 
 class ConfigOption(msgspec.Struct, frozen=True):
@@ -74,7 +80,9 @@ class SessionConfig(msgspec.Struct, frozen=True):
         """The same with the whole list of options as the agent now gives it; what is no list changes nothing."""
         if not isinstance(value, list):
             return self
-        return msgspec.structs.replace(self, options=tuple(filter(None, map(_read_option, objects_of(value)))))
+        return msgspec.structs.replace(
+            self, options=tuple(islice(filter(None, map(_read_option, objects_of(value))), _MAX_OPTIONS))
+        )
 
     def with_value(self, option_id: str, value: Value) -> "SessionConfig":
         """The same with another value of an option."""
@@ -122,27 +130,28 @@ def _choices_of(option: ConfigOption | None, selection: Selection | None) -> lis
 def _read_selection(value: object, entries: str, identity: str, current: str) -> Selection | None:
     if not isinstance(value, dict):
         return None
-    ids = (text_of(entry.get(identity)) for entry in objects_of(value.get(entries)))
-    return Selection(tuple(filter(None, ids)), text_of(value.get(current)))
+    ids = (value_of(entry.get(identity)) for entry in objects_of(value.get(entries)))
+    return Selection(tuple(islice(filter(None, ids), _MAX_CHOICES)), value_of(value.get(current)))
 
 
 def _read_option(entry: dict[str, Any]) -> ConfigOption | None:
-    option_id, value = text_of(entry.get("id")), entry.get("currentValue")
+    option_id, value = value_of(entry.get("id")), entry.get("currentValue")
     if option_id is None:
         return None
     return ConfigOption(
         id=option_id,
-        category=text_of(entry.get("category")) or "",
+        category=value_of(entry.get("category")) or "",
         is_boolean=entry.get("type") == "boolean",
-        value=value if isinstance(value, (str, bool)) else None,
-        choices=tuple(_choices(entry.get("options"))),
+        value=value if isinstance(value, bool) else value_of(value),
+        choices=tuple(islice(_choices(entry.get("options")), _MAX_CHOICES)),
     )
 
 
-def _choices(options: object) -> list[str]:
+def _choices(options: object) -> Iterator[str]:
     """The values of a select, of whichever group."""
-    found: list[str] = []
     for entry in objects_of(options):
-        value = text_of(object_of(entry).get("value"))
-        found += [value] if value is not None else _choices(entry.get("options"))
-    return found
+        value = value_of(entry.get("value"))
+        if value is not None:
+            yield value
+        else:
+            yield from _choices(entry.get("options"))

@@ -27,6 +27,7 @@ MAX_CONVERSATIONS = 20
 ID_REUSED = "id_reused"
 """The ``worker_code`` where an agent has called a new conversation by the id of another one."""
 _MAX_SHOWN_ID = 100
+_MAX_SESSION_ID = 1_024
 _UNUSABLE = -1
 """Turns of a conversation that is open in the process and is not what it should be."""
 
@@ -125,8 +126,9 @@ class AcpSessions:
         finally:
             self.awaits_id = False
         session = text_of(answer.result.get("sessionId"))
-        if not session:
-            raise WorkerRefused("the agent has answered session/new without a sessionId", worker_code="bad_answer")
+        if not session or len(session) > _MAX_SESSION_ID:
+            problem = f"with a sessionId of {len(session)} characters" if session else "without a sessionId"
+            raise WorkerRefused(f"the agent has answered session/new {problem}", worker_code="bad_answer")
         if session in self.known and session != lost_id:
             raise id_reused(self.name, session)
         path = journal or journal_path(self._options.journal_dir, session)

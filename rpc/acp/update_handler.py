@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from rpc.acp.bounds import bounded_id, first_within, sentence_of, value_of
 from rpc.acp.calls import CallBook
 from rpc.acp.conversation import AcpConversation
 from rpc.acp.link import AcpLink
@@ -15,7 +16,8 @@ from rpc.acp.updates import block_text, compaction_phase, notice_text, plan_todo
 from rpc.run_events import MAX_MESSAGE_CHARS, Compaction, ErrorEvent, EventStamp, StampedEvent, StateChanged
 from wire.messages import ContextSize
 
-_MAX_COMMANDS = 1_000
+_MAX_COMMANDS = 256 * 1024
+"""Bytes of JSON."""
 
 
 class TodoChanged(StampedEvent, frozen=True):
@@ -80,7 +82,7 @@ class AcpUpdateHandler:
         call_id = text_of(update.get("toolCallId"))
         if call_id is not None:
             begins = update["sessionUpdate"] == "tool_call"
-            self._calls.update(call_id, update, self._turns.run, begins=begins)
+            self._calls.update(bounded_id(call_id), update, self._turns.run, begins=begins)
 
     def _plan(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
         run_id, seq = self._stamp()
@@ -103,7 +105,7 @@ class AcpUpdateHandler:
         if phase is None:
             return
         run_id, seq = self._stamp()
-        aborted, error = update.get("status") == "cancelled", text_of(update.get("error"))
+        aborted, error = update.get("status") == "cancelled", sentence_of(update.get("error"))
         self._link.emit("compaction", Compaction(phase=phase, aborted=aborted, error=error, run_id=run_id, seq=seq))
 
     def _notice(self, _conversation: AcpConversation, update: dict[str, Any]) -> None:
@@ -114,17 +116,17 @@ class AcpUpdateHandler:
             self._link.emit("error", event)
 
     def _session_info(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
-        title = text_of(update.get("title"))
+        title = sentence_of(update.get("title"))
         if title is not None and title != conversation.title:
             conversation.title = title
             run_id, seq = self._stamp()
             self._link.emit("state_changed", StateChanged(session_name=title, run_id=run_id, seq=seq))
 
     def _commands(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
-        conversation.commands = objects_of(update.get("availableCommands"))[:_MAX_COMMANDS]
+        conversation.commands = first_within(objects_of(update.get("availableCommands")), _MAX_COMMANDS)
 
     def _mode(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
-        self._set_config(conversation, conversation.config.with_mode(text_of(update.get("currentModeId"))))
+        self._set_config(conversation, conversation.config.with_mode(value_of(update.get("currentModeId"))))
 
     def _options(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
         self._set_config(conversation, conversation.config.with_options(update.get("configOptions")))

@@ -1,14 +1,21 @@
 """From what a ``session/update`` says to native words. Pure functions on decoded JSON."""
 
 import json
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
 
+from rpc.acp.bounds import MAX_OUTPUT, MAX_SENTENCE, bounded_json, sentence_of, word_of
 from rpc.acp.messages import number_of, object_of, objects_of, text_of
 from wire.messages import ToolCallView
+from wire.run_text import excerpt
 
 MAX_PREVIEW = 500
+_MAX_PATHS = 256
+_MAX_TODOS = 256
+_CALL_COST = 1_024
+"""Bytes of an object and its short texts."""
 _MOST_COST = 1e9
 _STATES = {"pending": "PENDING", "in_progress": "RUNNING", "completed": "COMPLETED", "failed": "FAILED"}
 _OUTPUT_MEMBERS = ("output", "formatted_output", "aggregated_output", "stdout", "content", "text")
@@ -19,16 +26,29 @@ READING_KINDS = frozenset({"read", "search", "think", "fetch"})
 
 
 class AcpCall(msgspec.Struct, frozen=True):
-    """A tool call as the agent has described it so far; ``output`` is all of it, ``paths`` the files it changed."""
+    """A tool call as the agent has described it so far; ``paths`` the files it changed."""
 
     id: str
     name: str = ""
     kind: str = "other"
     title: str = ""
     input: Any = None
+    input_size: int = 0
     status: str = "pending"
     output: str = ""
     paths: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return _CALL_COST + len(self.title) + self.input_size + len(self.output) + sum(map(len, self.paths))
+
+    def without_details(self) -> "AcpCall":
+        """The same with little of its input and output."""
+        given, size = bounded_json(self.input, MAX_SENTENCE)
+        return msgspec.structs.replace(
+            self, input=given, input_size=size, output=excerpt(self.output, MAX_SENTENCE), paths=self.paths[:1]
+        )
 
     @property
     def preview(self) -> str:
@@ -54,15 +74,19 @@ def merge_call(known: AcpCall | None, call_id: str, update: dict[str, Any]) -> A
     output, paths = _other_output(update) or call.output, call.paths
     if isinstance(content, list):
         output = "\n".join(filter(None, map(_content_text, objects_of(content)))) or _other_output(update)
-        paths = tuple(dict.fromkeys(path for entry in objects_of(content) if (path := _diff_path(entry))))
+        paths = tuple(islice(dict.fromkeys(filter(None, map(_diff_path, objects_of(content)))), _MAX_PATHS))
+    given, size = call.input, call.input_size
+    if update.get("rawInput"):
+        given, size = bounded_json(update["rawInput"])
     return msgspec.structs.replace(
         call,
-        name=text_of(update.get("name")) or call.name,
-        kind=text_of(update.get("kind")) or call.kind,
-        title=text_of(update.get("title")) or call.title,
-        input=update.get("rawInput") or call.input,
-        status=text_of(update.get("status")) or call.status,
-        output=output,
+        name=word_of(update.get("name")) or call.name,
+        kind=word_of(update.get("kind")) or call.kind,
+        title=sentence_of(update.get("title")) or call.title,
+        input=given,
+        input_size=size,
+        status=word_of(update.get("status")) or call.status,
+        output=excerpt(output, MAX_OUTPUT),
         paths=paths,
     )
 
@@ -83,19 +107,24 @@ def block_text(block: object) -> str:
 def plan_todos(update: dict[str, Any]) -> list[dict[str, str]]:
     """The whole plan as a list of things to do."""
     return [
-        {"id": str(number), "text": text_of(entry.get("content")) or "", "status": _todo_status(entry.get("status"))}
-        for number, entry in enumerate(objects_of(update.get("entries")), 1)
+        {
+            "id": str(number),
+            "text": sentence_of(entry.get("content")) or "",
+            "status": _todo_status(entry),
+        }
+        for number, entry in enumerate(objects_of(update.get("entries"))[:_MAX_TODOS], 1)
     ]
 
 
-def _todo_status(status: object) -> str:
+def _todo_status(entry: dict[str, Any]) -> str:
+    status = entry.get("status")
     return status if status in ("in_progress", "completed") and isinstance(status, str) else "pending"
 
 
 def notice_text(update: dict[str, Any]) -> tuple[str, str]:
     """Severity and words of a notice."""
     severity = _SEVERITIES.get(text_of(update.get("severity")) or "", "info")
-    words = (text_of(update.get("title")), text_of(update.get("description")))
+    words = (sentence_of(update.get("title")), sentence_of(update.get("description")))
     return severity, ": ".join(filter(None, words))
 
 
@@ -134,7 +163,7 @@ def _content_text(entry: dict[str, Any]) -> str:
 
 
 def _diff_path(entry: dict[str, Any]) -> str | None:
-    return text_of(entry.get("path")) if entry.get("type") == "diff" else None
+    return sentence_of(entry.get("path")) if entry.get("type") == "diff" else None
 
 
 def _other_output(update: dict[str, Any]) -> str:
