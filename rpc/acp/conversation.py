@@ -1,6 +1,7 @@
 """A conversation that is open in an agent's process, and the proof that a loaded one is the one that was meant."""
 
 import posixpath
+from collections import deque
 from enum import Enum, auto
 from typing import Any
 
@@ -24,6 +25,11 @@ _CHANGED_PLACES = 12
 _COST_DIGITS = 9
 _WHOLE_TAIL = MAX_EARLIER_BYTES - 4 * 1024
 """A tail of that many bytes may not begin with the conversation."""
+MAX_REPLAY = 9 * 1024 * 1024
+"""Characters of the latest messages that are kept of a replay: the longest prompt, and what is put around it."""
+_PIECE_COST = 64
+_MAX_COMPARED = 2**28
+"""Characters that a replay is compared with, which takes a third of a second."""
 
 
 class CostMeter:
@@ -129,11 +135,17 @@ class ReplayVerdict(Enum):
 
 
 class Replay:
-    """Swallows what an agent replays of a conversation while it loads it, and keeps the user's messages."""
+    """Swallows what an agent replays of a conversation while it loads it, and keeps the user's latest messages.
+
+    What is too long to be compared counts as less than the journal: the conversation is fed again, which is right
+    whatever the agent has.
+    """
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self._messages: list[list[str]] = []
+        self._messages: deque[list[str]] = deque()
+        self._kept = 0
+        self._is_too_long = False
         self._last_id: object = None
         self._in_message = False
         self.state: dict[str, dict[str, Any]] = {}
@@ -152,7 +164,18 @@ class Replay:
         if not self._in_message or message_id != self._last_id:
             self._messages.append([])
         self._in_message, self._last_id = True, message_id
-        self._messages[-1].append(block_text(object_of(update.get("content"))))
+        self._keep(block_text(object_of(update.get("content"))))
+
+    def _keep(self, text: str) -> None:
+        self._messages[-1].append(text)
+        self._kept += _cost(text)
+        while self._kept > MAX_REPLAY:
+            self._is_too_long = self._is_too_long or len(self._messages) == 1
+            self._kept -= sum(map(_cost, self._messages[0]))
+            if len(self._messages) == 1:
+                self._messages[0].clear()
+            else:
+                self._messages.popleft()
 
     @property
     def is_empty(self) -> bool:
@@ -161,20 +184,35 @@ class Replay:
 
     def verdict(self, facts: JournalFacts, instructions: str) -> ReplayVerdict:
         """Compare it with the journal; spaces and line ends do not count."""
-        last = _plain(facts.last_user_text)
+        if self._is_too_long:
+            return ReplayVerdict.LESS
+        last, said_first = _plain(facts.last_user_text), _plain(instructions)
         if not last and self._messages:  # nothing but images, of which a replay may show anything
             return ReplayVerdict.WHOLE
-        for index in range(len(self._messages) - 1, -1, -1):
-            if _is_text(self._messages[index], last, _plain(instructions)):
-                later = map("".join, self._messages[index + 1 :])
-                return ReplayVerdict.FOREIGN if _any_foreign(list(later), facts.tail) else ReplayVerdict.WHOLE
-        said = ["".join(message) for message in self._messages]
-        judged = said if len(facts.tail.encode()) < _WHOLE_TAIL else said[-1:]
-        return ReplayVerdict.FOREIGN if _any_foreign(judged, facts.tail) else ReplayVerdict.LESS
+        later: list[str] = []
+        for message in reversed(self._messages):
+            if _is_text(message, last, said_first):
+                return _judge(later, facts.tail, ReplayVerdict.WHOLE)
+            later.append("".join(message))
+        judged = later if len(facts.tail.encode()) < _WHOLE_TAIL else later[:1]
+        return _judge(judged, facts.tail, ReplayVerdict.LESS)
+
+
+def _cost(text: str) -> int:
+    return len(text) + _PIECE_COST
+
+
+def _judge(messages: list[str], tail: str, otherwise: ReplayVerdict) -> ReplayVerdict:
+    plain_tail, texts = _plain(tail), _user_texts(tail)
+    if len(messages) * len(plain_tail) + sum(map(len, messages)) * len(texts) > _MAX_COMPARED:
+        return ReplayVerdict.LESS
+    return ReplayVerdict.FOREIGN if _any_foreign(messages, plain_tail, texts) else otherwise
 
 
 def _is_text(blocks: list[str], text: str, instructions: str) -> bool:
     """Whether a message has this text, by itself or between what we put around it."""
+    if sum(map(len, blocks)) < len(text):
+        return False
     if text in map(_plain, blocks):
         return True
     whole = _plain("".join(blocks))
@@ -185,8 +223,7 @@ def _is_text(blocks: list[str], text: str, instructions: str) -> bool:
     return bool(text) and whole.endswith(text) and any(whole.startswith(prefix) for prefix in prefixes)
 
 
-def _any_foreign(messages: list[str], tail: str) -> bool:
-    plain_tail, texts = _plain(tail), _user_texts(tail)
+def _any_foreign(messages: list[str], plain_tail: str, texts: list[str]) -> bool:
     for message in messages:
         plain = _plain(message)
         if not plain or plain.startswith(_OWN_MARKS) or plain in plain_tail:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from errors import ProtocolViolation
-from rpc.acp.conversation import unknown_id
+from rpc.acp.conversation import MAX_REPLAY, Replay, ReplayVerdict, unknown_id
+from rpc.acp.options import JournalFacts
 from tests.rpc.acp.agent import CWD, JOURNALS, Agent, journal_lines, piece, update, user_message
 from tests.rpc.acp.conversations import FACTS, PLACE, TAIL, end_of_turn, loading, methods, strategy, turn
 
@@ -367,3 +368,25 @@ def test_of_a_conversation_longer_than_its_tail_only_the_last_message_is_judged(
     else:
         agent.answer("session/load")
         assert methods(agent)[-1] == "session/close", "less than the transcript"
+
+
+def verdict(*replayed: str, tail: str = TAIL, last: str = "and pear") -> ReplayVerdict:
+    replay = Replay("old")
+    for number, text in enumerate(replayed):
+        replay.take(user_message(text, messageId=str(number))["params"]["update"])
+    return replay.verdict(JournalFacts("old", CWD, 2, last, tail), "")
+
+
+def test_of_a_replay_the_latest_messages_are_kept_and_the_longest_prompt_is_among_them() -> None:
+    note, prompt = "[note] " + "x" * (MAX_REPLAY // 8), "p" * (8 * 1024 * 1024)
+    assert verdict("of another", *[note] * 9) is ReplayVerdict.LESS
+    assert verdict("of another", *[note] * 6) is ReplayVerdict.FOREIGN
+    assert verdict(*[note] * 9, prompt, last=prompt) is ReplayVerdict.WHOLE
+    assert verdict("and pear", "x" * MAX_REPLAY) is ReplayVerdict.LESS, "longer than any prompt"
+
+
+def test_a_replay_that_takes_long_to_compare_counts_as_less() -> None:
+    tail = "\n".join(f"user:question {number}" for number in range(500))
+    assert verdict("of another", tail=tail) is ReplayVerdict.FOREIGN
+    assert verdict("of another" * 100_000, tail=tail) is ReplayVerdict.LESS
+    assert verdict("and pear", *["of another"] * 40_000, tail=tail) is ReplayVerdict.LESS
