@@ -34,6 +34,8 @@ class _HistoryLine(msgspec.Struct):
 async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
     """The last ``limit`` messages, oldest first, each in the agent's own shape; empty before the first answer.
 
+    Where the latest one alone is longer than what is read, a line in brackets stands for it.
+
     What a person sent into a running turn is as the person wrote it, without the mark that the model reads before it.
     The first message that an agent got after it could not go on with the conversation has ``strategy`` ``refed``, as
     the event ``agent_resumed``.
@@ -77,6 +79,9 @@ def _read_tail(path: Path, limit: int) -> list[dict[str, Any]]:
                 is_refed = False
             elif line.type == "session" and line.agent_session is not None:
                 is_refed = bool(messages)
+    if not messages and size > _MAX_BYTES:
+        mark = f"[... the latest message is left out: it is longer than {_MAX_BYTES >> 20} MiB; see {path} ...]"
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": mark}]})
     for message in messages:
         match message:
             case {"origin": "steer", "content": [{"type": "text", "text": str(text)} as block, *_]}:

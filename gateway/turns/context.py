@@ -34,6 +34,7 @@ from pool import Lease, Pool
 from store.store import Store
 from wire.events import EventType
 from wire.messages import ContextSize, ErrorBody, PromptResult, TokenUsage
+from wire.run_text import excerpt
 
 _REASONS = {
     "stop": DoneReason.COMPLETED,
@@ -46,6 +47,8 @@ _REASONS = {
 }
 _FAILED_REASONS = frozenset({"error", "timeout", "aborted"})
 """After these it is unknown how much of the prompt the agent has taken in."""
+_MAX_ANSWER_CHARS = 4 * 1024 * 1024
+"""However it is escaped, the outcome of a run fits into a line of a client (64 MiB)."""
 _REPLY_EVENTS = ("tool:", "compaction:")
 """Prefixes of the events that a reply may show something of."""
 _decode = msgspec.json.Decoder(str).decode
@@ -258,7 +261,7 @@ class TurnContext:
         self._publish_text(turn, "text_chunk", turn.no_reply_filter.end())
         if turn.result is None:
             return None
-        answer = turn.shaper.finish(turn.result.text)
+        answer = turn.shaper.finish(excerpt(turn.result.text, _MAX_ANSWER_CHARS))
         rest = await self._apply_hooks(turn, answer.remainder)
         if answer.full is answer.remainder or turn.runs == [turn.leader]:
             return FinalReply(rest, rest)

@@ -20,8 +20,13 @@ MAX_INPUT = 1_000_000
 """Bytes of JSON that a call's input is kept and shown with."""
 MAX_OUTPUT = 64 * 1024
 """Characters of a call's output so far."""
-MAX_TURN_TEXT = 4 * 1024 * 1024
-"""Characters of a message of a turn, and of all that were said before it in this turn."""
+MAX_TURN_TEXT = 1024 * 1024
+"""Characters of a message of a turn, and of all that were said before it in this turn.
+
+However they are escaped, both fit into what is read from the end of a transcript (``gateway.sessions.history``).
+"""
+_MAX_PIECES = 1_024
+"""Pieces that are kept by themselves: a string of one character takes up to 80 bytes."""
 _MESSAGE_COST = 64
 """Bytes that a message takes beside its characters."""
 
@@ -82,9 +87,18 @@ class BoundedText:
         self._tail: deque[str] = deque()
         self._tail_length = 0
         self._left_out = 0
+        self._pieces: list[str] = []
+        self._pieces_length = 0
 
     def add(self, piece: str) -> None:
         """The next piece."""
+        self._pieces.append(piece)
+        self._pieces_length += len(piece)
+        if len(self._pieces) >= _MAX_PIECES or self._pieces_length > self._most_at_end:
+            self._join()
+
+    def _join(self) -> None:
+        piece, self._pieces, self._pieces_length = "".join(self._pieces), [], 0
         if self._room:
             head, piece = piece[: self._room], piece[self._room :]
             self._room -= len(head)
@@ -105,10 +119,11 @@ class BoundedText:
 
     def __bool__(self) -> bool:
         """Whether there is any text."""
-        return bool(self._head)
+        return bool(self._head or self._pieces_length)
 
     def __str__(self) -> str:
         """What is kept; a line in brackets stands where some was left out."""
+        self._join()
         head, tail = "".join(self._head), "".join(self._tail)
         surplus = max(0, self._tail_length - self._most_at_end)
         left_out = self._left_out + surplus

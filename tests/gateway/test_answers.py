@@ -225,3 +225,12 @@ async def test_an_abort_does_not_wait_for_a_hook_that_holds_a_part_up_and_loses_
     assert trio.current_time() == began + 5, "for the reply alone"
     assert world.launcher.stops == []
     assert await world.events("reply") == []
+
+
+async def test_of_a_very_long_answer_the_outcome_has_the_beginning_and_the_end(world: World) -> None:
+    run = await world.begin("mute")
+    world.launcher.running("mute").finish("a" * 5_000_000 + "THE END")
+    text = (await run.wait()).text
+    assert text.startswith("aaa")
+    assert text.endswith("aTHE END")
+    assert f"[... {5_000_007 - 4 * 1024 * 1024} characters left out ...]" in text

@@ -104,3 +104,12 @@ async def test_however_many_ask_only_two_transcripts_are_read_at_a_time(
             nursery.start_soon(read_history, transcript, 9)
     assert together.broken  # a third reading would have completed it
     assert all(readings.acquire(blocking=False) for _ in range(3))
+
+
+async def test_a_mark_stands_for_a_latest_message_that_is_longer_than_what_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "_MAX_BYTES", 100)
+    (shown,) = await read_history(written(tmp_path / "t", "x" * 200), 9)
+    assert shown["role"] == "assistant"
+    assert f"see {tmp_path / 't'}" in shown["content"][0]["text"]

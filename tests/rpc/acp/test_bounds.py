@@ -141,6 +141,14 @@ def test_what_an_agent_says_is_kept_within_bounds(busy: Agent, said: Any) -> Non
 
 
 @pytest.mark.usefixtures("traced")
+def test_a_text_in_pieces_of_a_character_takes_little_more_than_its_characters() -> None:
+    before, kept = tracemalloc.get_traced_memory()[0], BoundedText()
+    for _ in range(300_000):
+        kept.add(str(b"\xe6\xb1\x89", "utf-8"))  # a string of its own each, of 76 bytes
+    assert tracemalloc.get_traced_memory()[0] - before < 3 * 300_000
+
+
+@pytest.mark.usefixtures("traced")
 def test_questions_are_kept_within_bounds_and_those_beyond_are_cancelled(busy: Agent) -> None:
     before = kept_by(busy)
     for number in range(TIMES):
@@ -160,12 +168,12 @@ def test_an_option_whose_id_cannot_be_given_back_is_not_offered(busy: Agent) -> 
 
 
 def test_a_turn_of_very_much_text_has_an_answer_that_says_what_is_left_out(busy: Agent) -> None:
-    for _ in range(6):
+    for _ in range(3):
         busy.say(piece(LONG))
     busy.say(piece("THE END"))
     busy.end()
     result = msgspec.json.decode(busy.messages[-1].result)
-    left_out = 6 * MIB + len("THE END") - MAX_TURN_TEXT
+    left_out = 3 * MIB + len("THE END") - MAX_TURN_TEXT
     assert f"[... {left_out} characters left out ...]" in result["text"]
     assert result["text"].endswith("THE END")
     assert str(busy.journal[-1].message).count("THE END") == 1
