@@ -99,24 +99,18 @@ class ChatScreen:
 
     def on_end(self, error: BaseException) -> None:
         """Nothing will come any more: the chat ends with this error."""
-
-        def end() -> list[Effect]:
-            self._error = error
-            return [Leave(1)]
-
-        self._in_loop(end)
+        self._in_loop(lambda: self._fail(error))
 
     def _in_loop(self, decide: Callable[[], list[Effect]], *, waits: bool = False) -> None:
+        """Do what ``decide`` asks for; nothing where the chat was left meanwhile."""
         assert self._loop is not None  # noqa: S101  # the link is started by the loop
         done: concurrent.futures.Future[None] = concurrent.futures.Future()
-
-        async def act() -> None:
-            try:
-                await self._act(decide())
-            finally:
-                done.set_result(None)
-
-        asyncio.run_coroutine_threadsafe(act(), self._loop)
+        try:
+            self._loop.call_soon_threadsafe(lambda: self._begin(decide, lambda: done.set_result(None)))
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+            return
         if waits:
             done.result()
 
@@ -124,7 +118,22 @@ class ChatScreen:
 
     def _do(self, effects: list[Effect]) -> None:
         """From a key: printing happens as soon as the loop can."""
-        self._editor.app.create_background_task(self._act(effects))
+        self._begin(lambda: effects)
+
+    def _begin(self, decide: Callable[[], list[Effect]], on_done: Callable[[], None] = lambda: None) -> None:
+        """What fails ends the chat, which would go on with half of what it knows. ``on_done`` is called in any case."""
+
+        async def act() -> None:
+            try:
+                await self._act(decide())
+            except Exception as error:  # noqa: BLE001 - ``run`` raises it
+                await self._act(self._fail(error))
+
+        self._editor.app.create_background_task(act()).add_done_callback(lambda _task: on_done())
+
+    def _fail(self, error: BaseException) -> list[Effect]:
+        self._error = self._error or error
+        return [Leave(1)]
 
     async def _act(self, effects: list[Effect]) -> None:
         text = "".join(self._rendered(effects))
@@ -136,7 +145,7 @@ class ChatScreen:
                     self._link.send(effect)
                 case GiveBack(text=given) if not self._editor.default_buffer.text:
                     self._editor.default_buffer.insert_text(given)
-                case Leave(code=code) if self._editor.app.is_running:
+                case Leave(code=code) if self._editor.app.is_running and not self._editor.app.is_done:
                     self._editor.app.exit(result=code)
         self._set_timer()
         self._editor.app.invalidate()
@@ -148,7 +157,7 @@ class ChatScreen:
         self._timer = None
         if wakeup is not None and self._loop is not None:
             delay = max(0.0, wakeup - time.monotonic())
-            self._timer = self._loop.call_later(delay, lambda: self._do(self._machine.wake(time.monotonic())))
+            self._timer = self._loop.call_later(delay, self._begin, lambda: self._machine.wake(time.monotonic()))
 
     # --- drawing ---
 
@@ -198,5 +207,6 @@ def _columns() -> int:
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text)
+    encoding = sys.stdout.encoding
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))  # not every terminal has every sign
     sys.stdout.flush()
