@@ -36,7 +36,7 @@ class ChatPeer(Protocol):
         ...
 
     def on_end(self, error: BaseException) -> None:
-        """Events will come no more."""
+        """Events will come no more, or requests will not be answered any more."""
         ...
 
 
@@ -82,13 +82,16 @@ class ChatLink:
             was_there=True,
             on_connection=lambda is_there: self._peer.on_connection(is_there=is_there),
         )
-        try:
-            follower.follow_with_reconnect(client, partial(ControlClient, self._path))
-        except BaseException as error:  # noqa: BLE001 - the screen raises it, in the main thread
-            self._peer.on_end(error)
+        follower.follow_with_reconnect(client, partial(ControlClient, self._path))
 
     def _run(self, work: Callable[[], None]) -> None:
-        threading.Thread(target=work, daemon=True).start()
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - the screen raises it, in the main thread
+                self._peer.on_end(error)
+
+        threading.Thread(target=run, daemon=True).start()
 
 
 class _FollowerView:

@@ -58,6 +58,7 @@ class ChatMachine:
 
     def submit(self, text: str, shown: str) -> list[Effect]:
         """A text was entered: an answer to the open question, a command, or a message. ``shown``: as it was typed."""
+        text, shown = _encodable(text), _encodable(shown)
         if not text.strip():
             return []
         echo: list[Effect] = [*self.transcript.end_text(), Line(f"> {shown}", "bold", is_whole=True)]
@@ -189,3 +190,8 @@ class ChatMachine:
         self._is_open = True
         params = {"session": self.session, "limit": HISTORY_MESSAGES}
         return [Request("history", "sessions.history", params), *asked]
+
+
+def _encodable(text: str) -> str:
+    """A terminal's bytes that are no UTF-8 come as lone surrogates, which neither a message nor the screen can hold."""
+    return text.encode(errors="replace").decode()

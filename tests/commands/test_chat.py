@@ -215,6 +215,11 @@ def test_a_message_that_cannot_be_sent_is_given_back(chat: Chat) -> None:
     assert (chat.printed[-1], chat.machine.is_busy) == ("no supervisor listens", False)
 
 
+def test_bytes_of_the_terminal_that_are_no_text_are_replaced(chat: Chat) -> None:
+    chat.type("a\udcffb")
+    assert (chat.requests[-1].params["text"], chat.printed) == ("a?b", ["> a?b"])
+
+
 def test_what_others_say_is_shown_and_tokens_are_summed(chat: Chat) -> None:
     chat.happens("run:accepted", "other", text="from elsewhere")
     chat.happens("run:start", "other", worker="w1", leader="other")
