@@ -1,9 +1,7 @@
 """The command ``pool chat``."""
 
 import gc
-import os
 import sys
-from pathlib import Path
 
 import click
 
@@ -41,14 +39,5 @@ def chat(client: ControlClient, session: str, *, thinking: bool, **options: str 
 
     gc.enable()
     machine = ChatMachine(session, place=connection_flags(), thinking=thinking, **options)
-    screen = ChatScreen(machine, client.path, session, _history_file())
+    screen = ChatScreen(machine, client.path, session)
     click.get_current_context().exit(screen.run(client))
-
-
-def _history_file() -> Path:
-    """What was typed before, readable by this user alone."""
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    path = Path(base) / "pool" / "chat-history"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.touch(mode=0o600)
-    return path

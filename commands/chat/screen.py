@@ -15,10 +15,10 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.history import FileHistory
 from prompt_toolkit.styles import Style
 
 from commands.chat.effects import CallText, Effect, GiveBack, Leave, Line, Markdown, Request
+from commands.chat.history import open_history
 from commands.chat.keys import ChatKeys
 from commands.chat.link import ChatLink
 from commands.chat.machine import HELP, ChatMachine
@@ -37,8 +37,8 @@ _MIN_COLUMNS = 10
 class ChatScreen:
     """One chat on this terminal."""
 
-    def __init__(self, machine: ChatMachine, socket: Path, session: str, history: Path) -> None:
-        """``socket``: of the supervisor. ``history``: the file of what was typed before."""
+    def __init__(self, machine: ChatMachine, socket: Path, session: str) -> None:
+        """``socket``: of the supervisor."""
         self._machine = machine
         self._link = ChatLink(socket, session, self)
         self._is_coloured = wants_styles(os.environ)
@@ -46,11 +46,12 @@ class ChatScreen:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
+        self._early_notices: list[str] = []
         self._editor: PromptSession[int] = PromptSession(
             message=self._prompt,
             bottom_toolbar=self._status,
             key_bindings=ChatKeys(machine, self._pastes, self._do).bindings,
-            history=FileHistory(str(history)),
+            history=open_history(os.environ, self._history_problem),
             completer=_SlashCompleter(),
             complete_while_typing=Condition(lambda: self._editor.default_buffer.text.startswith("/")),
             multiline=True,
@@ -70,6 +71,8 @@ class ChatScreen:
 
     async def _run(self, client: Any) -> int:
         self._loop = asyncio.get_running_loop()
+        for text in self._early_notices:
+            self.on_notice(text)
         self._link.start(client)
         try:
             return await self._editor.prompt_async()
@@ -100,6 +103,12 @@ class ChatScreen:
     def on_end(self, error: BaseException) -> None:
         """Nothing will come any more: the chat ends with this error."""
         self._in_loop(lambda: self._fail(error))
+
+    def _history_problem(self, text: str) -> None:
+        if self._loop is None:
+            self._early_notices.append(text)
+        else:
+            self.on_notice(text)
 
     def _in_loop(self, decide: Callable[[], list[Effect]], *, waits: bool = False) -> None:
         """Do what ``decide`` asks for; nothing where the chat was left meanwhile."""

@@ -13,7 +13,8 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from commands.chat.effects import Effect, Request
+from commands.chat.effects import Effect, Line, Request
+from commands.chat.history import MAX_BYTES, open_history
 from commands.chat.link import ChatLink
 from commands.chat.machine import ChatMachine
 from commands.chat.screen import ChatScreen
@@ -27,12 +28,17 @@ class _BrokenMachine(ChatMachine):
         raise ZeroDivisionError(f"at {events}")
 
 
+class _DrawingMachine(ChatMachine):
+    def events(self, events: Any) -> list[Effect]:
+        return [Line(f"drawn {events}")]
+
+
 @pytest.fixture
 def run_chat(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[ChatMachine, Work], int]]:
     """Run a chat whose supervisor is a function, in the thread that the link follows events in."""
 
     def run(machine: ChatMachine, work: Work) -> int:
-        chat = ChatScreen(machine, tmp_path / "socket", "ada", tmp_path / "history")
+        chat = ChatScreen(machine, tmp_path / "socket", "ada")
         context = contextvars.copy_context()  # has the editor's terminal
         thread = threading.Thread(target=lambda: context.run(work, chat))
         monkeypatch.setattr(ChatLink, "start", lambda _link, _client: thread.start())
@@ -44,6 +50,7 @@ def run_chat(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callab
 
     with create_pipe_input() as keys, create_app_session(keys, DummyOutput()):
         monkeypatch.setattr("commands.chat.screen.open_paste_input", lambda: keys)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
         yield run
 
 
@@ -66,6 +73,40 @@ def test_what_comes_after_the_end_is_dropped_silently(run_chat: Callable[[ChatMa
     chats[0].on_events([])
     chats[0].on_notice("too late")
     gc.collect()  # pytest makes an error of a coroutine that was never awaited
+
+
+def test_a_history_that_cannot_be_kept_is_said_once_and_the_chat_goes_on(
+    run_chat: Callable[[ChatMachine, Work], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def draw_and_end(chat: ChatScreen) -> None:
+        chat.on_events([])  # returns when it is drawn, behind what was said before
+        chat.on_end(OverflowError())
+
+    with pytest.raises(OverflowError):
+        run_chat(_DrawingMachine("ada"), draw_and_end)
+    said, drawn, _ = capsys.readouterr().out.partition("drawn")
+    assert (said.count("! what is typed here will not be remembered: "), drawn) == (1, "drawn")
+
+
+def test_what_was_typed_is_kept_up_to_a_size(tmp_path: Path) -> None:
+    problems: list[str] = []
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    file = tmp_path / "pool" / "chat-history"
+    history = open_history(env, problems.append)
+    for number in range(3):
+        history.store_string(f"{number}\n" + "x" * (MAX_BYTES // 3))
+    again = open_history(env, problems.append)
+    assert [entry.partition("\n")[0] for entry in again.load_history_strings()] == ["2"]
+    assert file.stat().st_size < MAX_BYTES
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.unlink()
+    file.mkdir()
+    for _ in range(2):
+        again.append_string("kept in memory")
+    assert (again.get_strings(), len(problems)) == (["kept in memory"] * 2, 1)
 
 
 class _Peer:
