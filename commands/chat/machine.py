@@ -7,7 +7,7 @@ from typing import Any
 
 from commands.chat.effects import Effect, GiveBack, Leave, Line, Request
 from commands.chat.transcript import ChatTranscript, history_lines
-from errors import PoolError
+from errors import NoSupervisor, PoolError, UsageError
 from wire.messages import EventEnvelope, QueueMode, omit_none
 from wire.terminal import error_line
 
@@ -16,7 +16,7 @@ LEAVE_SECONDS = 2.0
 SLOW_START_SECONDS = 0.5
 """A message that has no worker after this time says why it waits."""
 LOOK_SECONDS = 2.0
-"""How often that is asked for while a message waits."""
+"""How often that is asked for while a message waits; the session itself, while it cannot be read."""
 HISTORY_MESSAGES = 6
 HELP = {
     "/show": "/show [N] - input and output of the latest tool call (Ctrl-O), or of the Nth latest",
@@ -52,6 +52,8 @@ class ChatMachine:
         self._place = place
         self._interrupted_at: float | None = None
         self._look_at: float | None = None
+        self._open_at: float | None = None
+        self._said_error = ""
         self._is_open = False
 
     # --- what is typed ---
@@ -113,14 +115,18 @@ class ChatMachine:
 
     def next_wakeup(self) -> float | None:
         """When to call ``wake``."""
-        return self._look_at
+        return min((at for at in (self._look_at, self._open_at) if at is not None), default=None)
 
     def wake(self, now: float) -> list[Effect]:
-        """It may be time to ask why a message waits."""
-        if self._look_at is None or now < self._look_at:
-            return []
-        self._look_at = now + LOOK_SECONDS
-        return [self._look("look")]
+        """It may be time to ask why a message waits, or to try again to read the session."""
+        requests: list[Effect] = []
+        if self._open_at is not None and now >= self._open_at:
+            self._open_at = None
+            requests.append(self._look("open"))
+        if self._look_at is not None and now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            requests.append(self._look("look"))
+        return requests
 
     # --- the supervisor ---
 
@@ -135,7 +141,7 @@ class ChatMachine:
 
     def connection(self, *, is_there: bool) -> list[Effect]:
         """Events are followed from now on, or the supervisor went away."""
-        self.is_connected = is_there
+        self.is_connected, self._open_at = is_there, None
         return [self._look("open")] if is_there else []
 
     def notice(self, text: str) -> list[Effect]:
@@ -161,13 +167,12 @@ class ChatMachine:
                 return self.transcript.questions.page_came(request.subject, result)
         return []
 
-    def failed(self, request: Request, error: PoolError) -> list[Effect]:
+    def failed(self, request: Request, error: PoolError, now: float) -> list[Effect]:
         """The error of a request."""
         words: list[Effect] = [*self.transcript.end_text(), Line(error_line(error), "bad", is_whole=True)]
         match request.purpose:
             case "open" | "look" | "history":
-                self._is_open = True  # a session that has had no message yet is not known
-                return []
+                return self._unread(request, error, words, now)
             case "send":
                 self.transcript.mine.pop(request.params["run"], None)
                 return [*words, GiveBack(request.subject)]
@@ -177,7 +182,20 @@ class ChatMachine:
                 return [*words, *([GiveBack(note)] if note else [])]
         return words
 
+    def _unread(self, request: Request, error: PoolError, words: list[Effect], now: float) -> list[Effect]:
+        """The session could not be read. The same error is said once: it is asked for often."""
+        if isinstance(error, UsageError) and "session" in error.details:
+            self._is_open = True  # it has had no message yet, so that it is not known
+            return []
+        if isinstance(error, NoSupervisor):  # it is asked for again with the next connection
+            return []
+        if request.purpose == "open" and not isinstance(error, UsageError):
+            self._open_at = now + LOOK_SECONDS
+        said, self._said_error = self._said_error, error.message
+        return words if error.message != said else []
+
     def _read_state(self, view: Any) -> None:
+        self._said_error = ""
         self.agent, self.model = view["agent"], view["model"] or self.model
         self.waits_for = (view["waits_for"] or "") if self._look_at is not None else ""
         self.place = view.get("place")

@@ -96,7 +96,7 @@ class ChatScreen:
     def on_answer(self, request: Request, result: Any) -> None:
         """A result, or an error."""
         if isinstance(result, PoolError):
-            self._in_loop(lambda: self._machine.failed(request, result))
+            self._in_loop(lambda: self._machine.failed(request, result, time.monotonic()))
         else:
             self._in_loop(lambda: self._machine.answered(request, result, time.monotonic()))
 

@@ -11,7 +11,7 @@ from commands.chat.effects import CallText, Effect, GiveBack, Leave, Line, Markd
 from commands.chat.machine import LEAVE_SECONDS, LOOK_SECONDS, SLOW_START_SECONDS, ChatMachine
 from commands.chat.markdown import render_markdown
 from commands.chat.status import live_lines, shown_lines, status_text, wrapped_parts
-from errors import NoSupervisor
+from errors import NoSupervisor, PoolError, RequestTimeout, UsageError
 from wire.events import channel_of
 from wire.messages import EventEnvelope
 
@@ -121,11 +121,11 @@ def test_a_question_is_answered_with_one_key_once(chat: Chat) -> None:
     chat.take(questions.key("y"))
     assert chat.asked[-1] == ("decide", {"call_id": "c1", "session": "ada", "decision": "allow"})
     assert questions.key("y") == []
-    chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("gone")))
+    chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("gone"), 1.0))
     chat.type("list the other directory")
     note = {"call_id": "c1", "session": "ada", "decision": "deny", "note": "list the other directory"}
     assert chat.asked[-1] == ("decide", note)
-    chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("gone")))
+    chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("gone"), 1.0))
     assert chat.others == [GiveBack("list the other directory")]
     chat.happens("permission_decided", run, call_id="c1", decision="deny", by="root")
     chat.type("a message again")
@@ -208,9 +208,30 @@ def test_a_chat_begins_with_what_was_said_and_with_what_is_asked(chat: Chat) -> 
     assert [method for method, _ in chat.asked][3:] == ["sessions.get"]
 
 
+def test_a_session_that_cannot_be_read_is_tried_again_and_the_error_said_once(chat: Chat) -> None:
+    chat.take(chat.machine.connection(is_there=True))
+    for at in (10.0, 20.0):
+        chat.take(chat.machine.failed(chat.requests[-1], RequestTimeout("no answer in time"), at))
+        assert (chat.printed, chat.machine.next_wakeup()) == (["no answer in time"], at + LOOK_SECONDS)
+        chat.take(chat.machine.wake(at + LOOK_SECONDS))
+        assert chat.machine.next_wakeup() is None
+    view = {"agent": "main", "model": None, "waits_for": None, "state": "READY", "last_run": None}
+    chat.take(chat.machine.answered(chat.requests[-1], {**view, "pending_permissions": []}, 30.0))
+    assert [method for method, _ in chat.asked] == [*["sessions.get"] * 3, "sessions.history"]
+    chat.take(chat.machine.failed(chat.requests[-1], UsageError("the transcript cannot be read"), 30.0))
+    assert chat.printed[1:] == ["the transcript cannot be read"]
+
+
+@pytest.mark.parametrize("error", [UsageError("there is no session 'ada'", session="ada"), NoSupervisor("it is gone")])
+def test_an_unknown_session_and_one_whose_supervisor_is_gone_need_no_words(chat: Chat, error: PoolError) -> None:
+    chat.take(chat.machine.connection(is_there=True))
+    chat.take(chat.machine.failed(chat.requests[0], error, 1.0))
+    assert (chat.printed, chat.machine.next_wakeup()) == ([], None)
+
+
 def test_a_message_that_cannot_be_sent_is_given_back(chat: Chat) -> None:
     chat.type("hello")
-    chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("no supervisor listens")))
+    chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("no supervisor listens"), 1.0))
     assert chat.others == [GiveBack("hello")]
     assert (chat.printed[-1], chat.machine.is_busy) == ("no supervisor listens", False)
 
