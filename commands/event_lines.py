@@ -45,10 +45,6 @@ class _PartialLine(NamedTuple):
     text: str
 
 
-_TimedLine = tuple[float, str]
-"""The Unix time that a line shows, and the line."""
-
-
 class EventFormatter:
     """Turns batches of envelopes into lines. Of each session it keeps at most one unfinished line of text."""
 
@@ -67,29 +63,19 @@ class EventFormatter:
 
     def feed(self, events: Iterable[EventEnvelope]) -> list[str]:
         """The lines that these events complete, in order."""
-        return [line for _, line in self._feed(events)]
+        return [line for event in events for line in self._feed(event)]
 
-    def lines_by_time(self, events: Iterable[EventEnvelope]) -> list[str]:
-        """The lines of all these events, unfinished ones too, in the order of the times that they show."""
-        timed = [*self._feed(events)]
-        timed += [line for session in list(self._partial_lines) for line in self._end_text(session)]
-        return [line for _, line in sorted(timed, key=lambda timed_line: timed_line[0])]
-
-    def _feed(self, events: Iterable[EventEnvelope]) -> Iterator[_TimedLine]:
-        for event in events:
-            before = self._partial_lines.get(event.session)
-            if before is not None and not _continues(before.first, event):
-                yield from self._end_text(event.session)
-            if event.type in TEXT_KINDS:
-                yield from self._add_text(event)
-            else:
-                yield from ((event.ts, line) for line in self._describe(event))
+    def _feed(self, event: EventEnvelope) -> Iterator[str]:
+        before = self._partial_lines.get(event.session)
+        if before is not None and not _continues(before.first, event):
+            yield from self._end_text(event.session)
+        yield from self._add_text(event) if event.type in TEXT_KINDS else self._describe(event)
 
     def flush(self) -> list[str]:
         """The unfinished lines, as they are."""
-        return [line for session in list(self._partial_lines) for _, line in self._end_text(session)]
+        return [line for session in list(self._partial_lines) for line in self._end_text(session)]
 
-    def _add_text(self, event: EventEnvelope) -> list[_TimedLine]:
+    def _add_text(self, event: EventEnvelope) -> list[str]:
         before = self._partial_lines.pop(event.session, None)
         first = event if before is None else before.first
         text = event_text(event)
@@ -100,11 +86,11 @@ class EventFormatter:
             first = event
         if rest:
             self._partial_lines[event.session] = _PartialLine(first, rest)
-        return [(event.ts, self._line(event, line)) for line in full]
+        return [self._line(event, line) for line in full]
 
-    def _end_text(self, session: str) -> list[_TimedLine]:
+    def _end_text(self, session: str) -> list[str]:
         first, text = self._partial_lines.pop(session)
-        return [(first.ts, self._line(first, text))] if text.strip() else []
+        return [self._line(first, text)] if text.strip() else []
 
     def _describe(self, event: EventEnvelope) -> list[str]:
         essential, *commands = describe_event(event, self._connection_flags)

@@ -18,6 +18,7 @@ from rich.live import Live
 
 from commands.following import EventFollower
 from commands.top_controls import TopControls, Wish
+from commands.top_session import SessionLines
 from commands.top_view import TopModel, draw
 from doors.control.client import ControlClient, read_envelopes
 from errors import NoSupervisor, PoolError, UsageError
@@ -130,7 +131,7 @@ class _Loop:
         self._lock = lock
         self._live = live
         self._controls = TopControls()
-        self._history: dict[str, Any] | None = None
+        self._opened = SessionLines()
         self._draw_options: dict[str, Any] = {
             "is_coloured": is_coloured,
             "ascii_only": not live.console.encoding.startswith("utf"),
@@ -162,12 +163,16 @@ class _Loop:
         for wish in self._controls.press(keys, sessions=sessions, workers=workers, asked=asked, columns=columns):
             if wish.method == "quit":
                 return True
+            if wish.method == "sessions.history":
+                self._opened = SessionLines()
             self._fulfil(wish)
         self._draw()
         return False
 
     def _fulfil(self, wish: Wish) -> None:
         """Ask the supervisor; what it refuses is said in the last line."""
+        with self._lock:
+            seq = self._model.last_seqs.get(wish.params.get("session", ""), 0)
         try:
             self._client = self._client or ControlClient(self._path)
             answer = self._client.call(wish.method, wish.params)
@@ -176,7 +181,7 @@ class _Loop:
             if isinstance(exc, NoSupervisor):
                 self._disconnect(exc)
         if wish.method == "sessions.history":
-            self._history = answer
+            self._opened.update(answer, seq)
         elif answer is not None:
             worker = wish.params.get("worker")
             self._controls.message = f"worker {worker} will be replaced" if worker else "approved"
@@ -193,6 +198,16 @@ class _Loop:
             return
         with self._lock:
             self._model.update_status(status)
+        self._refresh_session()
+
+    def _refresh_session(self) -> None:
+        """Read the opened session again, at most as often as the status; while one reads above its end, it stays."""
+        session = self._controls.opened
+        if session is not None and not self._controls.scrolled:
+            with self._lock:
+                is_stale = self._opened.is_stale(self._model.last_seqs.get(session, 0))
+            if is_stale:
+                self._fulfil(Wish("sessions.history", {"session": session}))
 
     def _disconnect(self, error: PoolError) -> None:
         """Show the error, and reconnect with the next look: the supervisor may have restarted."""
@@ -204,5 +219,5 @@ class _Loop:
     def _draw(self) -> None:
         width, height = self._live.console.size
         with self._lock:
-            screen = draw(self._model, width, height, history=self._history, now=time.time(), **self._draw_options)
+            screen = draw(self._model, width, height, opened=self._opened, now=time.time(), **self._draw_options)
         self._live.update(screen, refresh=True)

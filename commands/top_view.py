@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -13,10 +13,10 @@ from commands.event_lines import EventFormatter, shorten
 from commands.event_text import describe_event, event_data, event_text
 from commands.layout import Column, TableRows, approval_lines, make_table, short_key
 from commands.session_states import STATE_STYLES, states_in_status
-from commands.session_view import history_view
 from commands.tables import waiting_table, workers_table
 from commands.top_controls import Pane, TopControls
-from wire.events import TEXT_KINDS, display_of
+from commands.top_session import SessionLines
+from wire.events import TEXT_KINDS, display_of, is_listed
 from wire.messages import EventEnvelope
 from wire.sparkline import TimeSeries, sparkline
 from wire.terminal import clean, format_duration, format_percent
@@ -39,7 +39,10 @@ class TopModel:
         """Why no events will come any more."""
         self.last_lines: dict[str, str] = {}
         """What each session said last."""
+        self.last_seqs: dict[str, int] = {}
+        """The latest event of each session."""
         self.events: deque[EventEnvelope] = deque(maxlen=_KEPT_EVENTS)
+        """Those that are listed."""
         self.load: dict[str, float] = {}
         """The share of a processor that each worker has used between the last two documents, in percent."""
         self.wait, self.turn, self.turns, self.events_seen = TimeSeries(), TimeSeries(), TimeSeries(), TimeSeries()
@@ -62,9 +65,12 @@ class TopModel:
 
     def add_events(self, events: Sequence[EventEnvelope]) -> None:
         """Events in their order."""
-        self.events.extend(events[-_KEPT_EVENTS:])
+        self.events.extend(event for event in events if is_listed(event.type))
         for event in events:
             self.events_seen.add(event.ts)
+            self.last_seqs.pop(event.session, None)
+            self.last_seqs[event.session] = event.seq
+            _drop_oldest(self.last_seqs, _KEPT_SESSIONS)
             self._record_timing(event)
             if event.session and display_of(event.type).is_activity:
                 self._record_last_line(event)
@@ -160,14 +166,14 @@ def draw(
     *,
     now: float,
     controls: TopControls | None = None,
-    history: Record | None = None,
+    opened: SessionLines | None = None,
     is_coloured: bool = True,
     ascii_only: bool = False,
     place: str = "",
 ) -> RenderableType:
     """The whole screen, at most ``height`` lines. ``now``: Unix time. ``controls``: what the keys have set.
 
-    ``history``: the messages of the opened session. ``place``: the options by which shown commands find the supervisor.
+    ``opened``: the messages of the opened session. ``place``: the options by which shown commands find the supervisor.
     """
     if width < LEAST_COLUMNS or height < LEAST_LINES:
         return Text(f"pool top needs {LEAST_COLUMNS} columns and {LEAST_LINES} lines; q quits", "yellow")
@@ -179,7 +185,7 @@ def draw(
     head = _head(frame, width)
     room = height - len(head) - 1
     if controls.opened is not None:
-        return Group(*head, *_opened(controls, history, width, room), foot)
+        return Group(*head, *_opened(controls, opened or SessionLines(), width, room), foot)
     asked = _approval_lines(frame, width, room)
     body = (_wide if width >= _WIDE else _narrow)(frame, width, room - len(asked))
     return Group(*head, *asked, body, foot)
@@ -203,19 +209,17 @@ def _foot(controls: TopControls, width: int) -> Text:
     return Text.assemble(line, (f"  {said}" if said else "", "yellow"), no_wrap=True, overflow="ellipsis")
 
 
-def _opened(controls: TopControls, history: Record | None, width: int, room: int) -> Lines:
+def _opened(controls: TopControls, session: SessionLines, width: int, room: int) -> Lines:
     """The end of a session's messages, or what lies ``scrolled`` lines above it."""
     title = Text(f"SESSION {short_key(controls.opened)}", "bold", no_wrap=True, overflow="ellipsis")
-    if history is None:
+    if not session.has_messages:
         return [title, Text("its messages cannot be read", "yellow"), *(Text() for _ in range(room - 2))]
-    console = Console(width=width, color_system=None, legacy_windows=False)
-    lines = console.render_lines(history_view(history, width), console.options, pad=False)
+    lines = session.lines(width)
     fitting = room - 1
     controls.scrolled = min(controls.scrolled, max(0, len(lines) - fitting))
     end = len(lines) - controls.scrolled
     shown = lines[max(0, end - fitting) : end]
-    texts = [Text.assemble(*((part.text, part.style or "") for part in line)) for line in shown]
-    return [title, *texts, *(Text() for _ in range(fitting - len(texts)))]
+    return [title, *shown, *(Text() for _ in range(fitting - len(shown)))]
 
 
 def _head(frame: _DrawContext, width: int) -> list[Text]:
@@ -366,8 +370,8 @@ def _events(frame: _DrawContext, width: int, room: int) -> Lines:
     """The latest lines of the stream, filling what room is left."""
     if room < 2:
         return [Text()] * room
-    lines = EventFormatter(width, is_coloured=frame.is_coloured)
-    shown = lines.lines_by_time(frame.model.events)
+    latest = [*frame.model.events][1 - room :]
+    shown = EventFormatter(width, is_coloured=frame.is_coloured).feed(latest)
     texts = [Text.from_ansi(line, no_wrap=True, overflow="ellipsis") for line in shown[-(room - 1) :]]
     title = Text("EVENTS", "bold", no_wrap=True, overflow="ellipsis")
     if frame.model.events_error is not None:

@@ -278,6 +278,16 @@ def display_of(type_: str) -> EventDisplay:
     return DEFAULT_DISPLAY if known is None else known.display
 
 
+TROUBLE_TYPES = frozenset({"breaker_opened", "breaker_closed", "session_failed", "worker_contaminated", "guard_lost"})
+"""Reports of the pool that tell of trouble; its others are internals."""
+
+
+def is_listed(type_: str) -> bool:
+    """Whether a list of events shows this type at first: neither pieces of text nor how the pool works."""
+    known = EVENT_TYPES.get(type_)
+    return type_ in TROUBLE_TYPES if known is None else not (known.display.is_internal or type_ in TEXT_KINDS)
+
+
 _FIELD = re.compile(r"\{([\w.]+)(?:=(\w+))?(?:\?([^}]*))?\}")
 
 

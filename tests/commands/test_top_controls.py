@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from commands.top_controls import TopControls, Wish
+from commands.top_session import SessionLines
 from commands.top_view import TopModel, draw
 from tests.commands.test_top_view import a_status, lines_of
 
@@ -116,7 +117,9 @@ def test_an_opened_session_shows_the_end_of_its_messages_and_scrolls() -> None:
     messages = [{"role": "user", "content": f"word {number}."} for number in range(60)]
 
     def drawn(history: Any) -> list[str]:
-        lines = lines_of(screen.model, 60, 24, controls=screen.controls, history=history)
+        opened = SessionLines()
+        opened.update(history, 0)
+        lines = lines_of(screen.model, 60, 24, controls=screen.controls, opened=opened)
         assert len(lines) == 24
         return lines
 

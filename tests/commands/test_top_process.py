@@ -28,6 +28,13 @@ def test_it_shows_what_goes_on_outlives_its_supervisor_and_obeys_its_keys(short_
             top.read_until("seen from the terminal", since)
             top.read_until("idle", since)
             assert not [code for code in ("\x1b[31m", "\x1b[32m", "\x1b[36m") if code in top.written]
+            top.press("\r")
+            top.read_until("SESSION watched", since)
+            since = len(top.written)
+            client.call("agent", {"session": "watched", "text": "ECHO:said while it was open"})
+            top.read_until("said while it was open", since)
+            top.press("\x1b")
+            top.read_until("LAST LINE", since)
             top.press(" ")
             top.read_until("held")
             command = [*TOP, str(second.socket)]

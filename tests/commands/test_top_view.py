@@ -10,6 +10,7 @@ from hypothesis import given
 from rich.console import Console
 
 from commands.top_controls import TopControls
+from commands.top_session import SessionLines
 from commands.top_view import LEAST_COLUMNS, LEAST_LINES, TopModel, draw
 from tests.commands.documents import DOCUMENT, session, waiter, worker
 from wire.events import EventChannel
@@ -185,18 +186,29 @@ def test_the_list_of_events_says_why_no_more_will_come() -> None:
     assert len(shown) <= 24
 
 
-def test_events_are_shown_in_the_order_of_their_times() -> None:
-    """Running text is gathered into lines, which end later than they begin."""
+def test_the_list_of_events_leaves_out_pieces_of_text_and_internals() -> None:
     picture = TopModel()
     picture.update_status(a_status())
-    picture.add_events(
-        [
-            event("text_chunk", "ada", ts=NOW, delta="first"),
-            event("error", "bob", ts=NOW + 1, message="second"),
-            event("text_chunk", "carol", ts=NOW + 2, delta="third"),
-            event("error", "bob", ts=NOW + 3, message="fourth"),
-        ]
-    )
-    text = "\n".join(lines_of(picture, 100, 40)).partition("EVENTS")[2]
-    places = [text.index(word) for word in ("first", "second", "third", "fourth")]
-    assert places == sorted(places)
+    call = {"id": "c1", "name": "exec", "input_preview": "make"}
+    kinds = ("run:start", "text_chunk", "tool:start", "tool:update", "tool:end", "worker_spawned", "breaker_opened")
+    picture.add_events([event(kind, call=call) for kind in kinds])
+    shown = lines_of(picture, 120, 40)
+    listed = shown[shown.index(next(line for line in shown if line.startswith("EVENTS"))) + 1 :]
+    assert [line.split()[2] for line in listed if "ada" in line] == ["tool:start", "tool:end", "breaker_opened"]
+    assert picture.last_lines["ada"], "what is not listed is known all the same"
+
+
+def test_an_opened_session_is_read_again_after_an_event_and_rendered_once_for_a_width() -> None:
+    opened, picture = SessionLines(), TopModel()
+    opened.update({"messages": [{"role": "user", "content": "first"}]}, picture.last_seqs.get("ada", 0))
+    assert not opened.is_stale(picture.last_seqs.get("ada", 0))
+    lines = opened.lines(80)
+    picture.add_events([event("text_chunk", delta="x"), event("done", "bob")])
+    assert opened.is_stale(picture.last_seqs["ada"])
+    opened.update({"messages": [{"role": "user", "content": "first"}]}, picture.last_seqs["ada"])
+    assert (opened.is_stale(picture.last_seqs["ada"]), opened.lines(80) is lines) == (False, True)
+    assert opened.lines(70) is not lines
+    opened.update(None, 2)
+    assert [line.plain for line in opened.lines(80)] == ["user", "first"]
+    opened.update({"messages": [{"role": "user", "content": "second"}]}, 3)
+    assert [line.plain for line in opened.lines(80)] == ["user", "second"]

@@ -1,10 +1,13 @@
 """Event types: what their lines say, and which wait for their commit."""
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wire.events import EventChannel, EventDisplay, EventType, channel_of, display_line, display_of
+from wire.events import TROUBLE_TYPES, EventChannel, EventDisplay, EventType, channel_of, display_line, display_of
 
 DISPLAY = EventDisplay(line=("{a}", "b {b.c} of {b.d}", "{flag?it is set}", "{kind=x?an x}", "always"))
 
@@ -32,3 +35,9 @@ def test_a_type_that_is_not_listed_is_a_monitor_event_without_a_line() -> None:
 
 def test_every_control_event_is_durable() -> None:
     assert all(type_.is_durable for type_ in EventType if type_.channel is EventChannel.CONTROL)
+
+
+def test_the_dashboard_lists_the_same_reports_of_trouble() -> None:
+    script = (Path(__file__).parents[2] / "doors/dashboard/static/events.js").read_text()
+    [listed] = re.findall(r"^const TROUBLE = new Set\((\[.*\])\);$", script, re.MULTILINE)
+    assert set(json.loads(listed)) == TROUBLE_TYPES
