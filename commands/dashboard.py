@@ -3,7 +3,7 @@
 import html
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import click
@@ -29,22 +29,37 @@ def dashboard(socket: str | None, config: str | None, data_dir: str | None, *, o
             "this supervisor serves no dashboard: [http] bind is not set; type `pool config set http.bind "
             "127.0.0.1:8765`, and start it again"
         )
-    link = f"{http['url'].rstrip('/')}/#token={quote(_find_token(http, config, data_dir), safe='')}"
+    found = _find_token(http, socket, config, data_dir)
+    link = f"{http['url'].rstrip('/')}/#token={quote(found.token, safe='')}"
     print_answer({"url": link}, link, as_json=as_json)
+    if opens and not found.is_on_disk:
+        raise PoolError("--open would write the token to a file, and it is in none; open the link yourself")
     if opens:
         _open_privately(link, Path(supervisor["data_dir"]))
 
 
-def _find_token(http: dict[str, Any], config: str | None, data_dir: str | None) -> str:
-    """From where the supervisor has it; its environment is its own. Raises UsageError where it cannot be read."""
+class _FoundToken(NamedTuple):
+    token: str
+    is_on_disk: bool
+
+
+def _find_token(http: dict[str, Any], socket: str | None, config: str | None, data_dir: str | None) -> _FoundToken:
+    """From where the supervisor has it; its environment is its own. Raises UsageError where it cannot be read.
+
+    Settings that are not named may be another supervisor's than that of a socket that is.
+    """
     from doors.http.tokens import TOKEN_VARIABLE, read_token
 
     if http["token_path"] is not None:
-        return read_token(Path(http["token_path"]))
-    token = os.environ.get(TOKEN_VARIABLE) or load_with_flags(config, data_dir).http.token
+        return _FoundToken(read_token(Path(http["token_path"])), is_on_disk=True)
+    if token := os.environ.get(TOKEN_VARIABLE):
+        return _FoundToken(token, is_on_disk=False)
+    if (socket or os.environ.get("POOL_SOCKET")) and not config:
+        raise UsageError(f"the token is in no file of its own; set ${TOKEN_VARIABLE}, or name the settings (--config)")
+    token = load_with_flags(config, data_dir).http.token
     if not token:
         raise UsageError(f"the token is in the supervisor's environment; set ${TOKEN_VARIABLE} here too")
-    return token
+    return _FoundToken(token, is_on_disk=True)
 
 
 def _open_privately(link: str, data_dir: Path) -> None:

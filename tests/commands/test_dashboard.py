@@ -41,6 +41,29 @@ def test_a_token_of_the_settings_or_the_environment_is_found_there(
     assert bench.run("dashboard").stdout.endswith("#token=a%2Ftoken%20of%20the%20environment\n")
 
 
+def test_settings_that_are_not_named_give_no_token_for_a_socket_that_is(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(bench, tmp_path, None)
+    (tmp_path / "pool.toml").write_text('[http]\ntoken = "a-token-of-another-one"\n')
+    monkeypatch.chdir(tmp_path)
+    result = bench.run("dashboard")  # names the socket
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "set $POOL_HTTP_TOKEN, or name the settings (--config)" in result.stderr
+
+
+def test_a_token_that_is_in_no_file_is_not_put_into_one(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(bench, tmp_path, None)
+    monkeypatch.setenv("POOL_HTTP_TOKEN", TOKEN)
+    monkeypatch.setattr("webbrowser.open", lambda _url: True)
+    refused = bench.run("dashboard", "--open")
+    assert (refused.exit_code, TOKEN in refused.stdout) == (1, True)
+    assert "open the link yourself" in refused.stderr
+    assert not (tmp_path / "dashboard.html").exists()
+
+
 def test_without_the_http_door_it_says_how_to_have_one(bench: Bench) -> None:
     result = bench.run("dashboard")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -57,8 +80,10 @@ def test_the_browser_gets_a_private_page_instead_of_the_token(
         return len(opened) == 1
 
     monkeypatch.setattr("webbrowser.open", browse)
-    monkeypatch.setenv("POOL_HTTP_TOKEN", TOKEN)
-    serve(bench, tmp_path, None)
+    file = tmp_path / "http-token"
+    file.write_text(TOKEN)
+    file.chmod(0o600)
+    serve(bench, tmp_path, file)
     assert bench.run("dashboard", "--open").exit_code == 0
     page = tmp_path / "dashboard.html"
     assert opened == [page.as_uri()]
