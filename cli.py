@@ -83,7 +83,17 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
 }
 _ENTRIES = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
 _SYNONYMS = {"ls": ("sessions", "list"), "rm": ("sessions", "delete"), "ps": ("workers", "list")}
-"""Short forms, which the list of commands leaves out; so it does the singular of each noun."""
+_SINGULARS = {
+    "agent": "agents",
+    "approval": "approvals",
+    "event": "events",
+    "heartbeat": "heartbeats",
+    "log": "logs",
+    "process": "processes",
+    "session": "sessions",
+    "worker": "workers",
+}
+"""Words that are understood, but not listed: short forms, and the singular of each noun."""
 _EPILOG = """\b
 Short: pool ls = sessions list, pool rm KEY = sessions delete KEY,
        pool ps = workers list; ls and rm also below each noun.
@@ -114,9 +124,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first word stands for."""
         first, *rest = args
-        plural = "processes" if first == "process" else f"{first}s"
-        words = (plural,) if plural in _ENTRIES else _SYNONYMS.get(first, (first,))
-        return super().resolve_command(ctx, [*words, *rest])
+        return super().resolve_command(ctx, [*_SYNONYMS.get(first, (_SINGULARS.get(first, first),)), *rest])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names with this prefix; imports no command."""

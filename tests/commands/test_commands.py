@@ -163,6 +163,7 @@ def test_what_nobody_foresaw_is_one_line_however_it_is_wrapped_and_an_interrupt_
         ("sessions --state idle show ada", " sessions show` has no option --state"),
         ("workers --json stop w1", " workers stop` has no option --json"),
         ("service ls", "No such command 'ls'"),
+        ("statu", "No such command 'statu'"),
     ],
 )
 def test_a_wrong_command_line_is_2(bench: Bench, command: str, words: str) -> None:
@@ -197,7 +198,7 @@ RELOADED = {"changed": ["pool.max", "log.level"], "needs_restart": ["data_dir"]}
         ("waiting", "all 4 workers are busy", DOCUMENT["waiting"]),
         ("explain -s ada", "wanted: main/default", EXPLANATION),
         ("sessions list", "TRANSCRIPT", SESSION_VIEWS),
-        ("workers show w1", "leased", DOCUMENT["workers"][0]),
+        ("worker show w1", "leased", DOCUMENT["workers"][0]),
         ("sessions show ada", "idle", SESSION),
         ("sessions history ada --limit 3", '· exec {"cmd":"ls"}', HISTORY),
         ("reload", "changed: pool.max, log.level\ntakes effect at the next start: data_dir\n", RELOADED),
