@@ -165,7 +165,7 @@ def _sealed_result(record: CallRecord) -> CallResult:
         case CallState.AWAITING_APPROVAL, "deny":
             return _sealed_failure(record, "was denied by the user, and then", "Do not repeat the call as it is.")
         case CallState.AWAITING_APPROVAL, _:
-            return _sealed_failure(record, "was awaiting approval when", f"{again}; a person will be asked again.")
+            return _sealed_failure(record, "was waiting for approval when", f"{again}; a person will be asked again.")
         case _:
             return _sealed_failure(record, "had not begun when", f"{again}.")
 

@@ -137,7 +137,7 @@ class UnsubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``decide``: let a tool call that awaits approval run, or not; ``note`` reaches the model.
+    """``decide``: let a tool call that waits for approval run, or not; ``note`` reaches the model.
 
     ``seen``: from the last page of ``approvals.show``, for a call whose event shows only its beginning. ``option_id``:
     one of the answers that the agent offers (``options`` of the event), instead of its plain yes or no.
@@ -152,7 +152,7 @@ class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``approvals.show``: what a call that awaits approval would do, a page from ``offset`` characters on."""
+    """``approvals.show``: what a call that waits for approval would do, a page from ``offset`` characters on."""
 
     call_id: CallerKey
     session: SessionKeyText | None = None

@@ -134,7 +134,7 @@ class CompactionEntry(msgspec.Struct, frozen=True, tag_field="type", tag="compac
 
 
 ApprovalDecision = Literal["allow", "deny"]
-"""What may be said about a call that awaits approval."""
+"""What may be said about a call that waits for approval."""
 
 
 class CallState(StrEnum):

@@ -102,7 +102,7 @@ class CancelRequestParams(EditorParams):
 
 
 class PendingQuestion(ToolCallView, frozen=True):
-    """A call that awaits approval."""
+    """A call that waits for approval."""
 
     reason: str | None = None
 

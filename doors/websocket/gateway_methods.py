@@ -119,7 +119,7 @@ async def wake(request: MethodRequest, params: WakeParams) -> Params:
 
 
 async def resolve(request: MethodRequest, params: ApprovalResolveParams) -> Params:
-    """Decide about a tool call that awaits approval."""
+    """Decide about a tool call that waits for approval."""
     decision = "allow" if params.decision == "allow-once" else "deny"
     seen = {} if params.seen is None else {"seen": params.seen}
     await request.call("decide", {"call_id": params.id, "decision": decision, **seen})

@@ -105,7 +105,7 @@ class RunMethods:
         return {"hold": hold.id, "session": hold.session}
 
     async def decide(self, params: DecideRequest, caller: Caller) -> Any:
-        """Decide about a tool call that awaits approval."""
+        """Decide about a tool call that waits for approval."""
         session = None if params.session is None else normalize_session_key(params.session)
         decided = await self._gateway.decisions.decide(
             params.call_id,

@@ -44,7 +44,7 @@ class OpenedSession(msgspec.Struct, frozen=True, kw_only=True):
     head: int
     """The seq of the last event before this answer."""
     pending: list[PendingCall]
-    """The calls that await approval there."""
+    """The calls that wait for approval there."""
     ignored: list[str]
     """What was given and has no effect: ``mcp_servers``, where the agent takes none."""
 

@@ -36,7 +36,7 @@ class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingPermissions:
-    """The calls that await approval, from the events of turns: each until it is decided or its turn ends."""
+    """The calls that wait for approval, from the events of turns: each until it is decided or its turn ends."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, dict[str, PendingCall]] = {}
@@ -64,11 +64,11 @@ class PendingPermissions:
 
     @property
     def count(self) -> int:
-        """Calls that await approval now."""
+        """Calls that wait for approval now."""
         return sum(map(len, self.sessions.values()))
 
     def pending(self, session: str) -> list[PendingCall]:
-        """The session's calls that await approval, oldest first."""
+        """The session's calls that wait for approval, oldest first."""
         return list(self.sessions.get(session, {}).values())
 
     def session_of(self, call_id: str, session: str | None = None) -> str:
@@ -83,7 +83,7 @@ class PendingPermissions:
         return found[0]
 
     def snapshot(self) -> list[PendingPermission]:
-        """Every call that awaits approval, with its session."""
+        """Every call that waits for approval, with its session."""
         return [
             PendingPermission(session=key, call=call) for key, calls in self.sessions.items() for call in calls.values()
         ]
@@ -103,10 +103,10 @@ class PendingPermissions:
         where = "" if session is None else f" in session {session}"
         waiting = self._first_calls()
         if not waiting:
-            return f"no tool call {call_id!r} awaits approval{where}; none does at all"
+            return f"no tool call {call_id!r} waits for approval{where}; none does at all"
         more = f" and {self.count - len(waiting)} more" if self.count > len(waiting) else ""
         calls = ", ".join(f"{asked['call']} ({asked['tool']}, session {asked['session']})" for asked in waiting)
-        return f"no tool call {call_id!r} awaits approval{where}; these do: {calls}{more}"
+        return f"no tool call {call_id!r} waits for approval{where}; these do: {calls}{more}"
 
     def _first_calls(self) -> list[dict[str, str]]:
         first = self.snapshot()[:_MAX_LISTED]

@@ -49,7 +49,7 @@ def result_of(plan: SealingPlan) -> dict[str, Any]:
     [
         (None, "had not begun", "had no effects"),
         (PENDING, "had not begun", "had no effects"),
-        (WAITING, "was awaiting approval", "asked again"),
+        (WAITING, "was waiting for approval", "asked again"),
         (ALLOWED, "was approved and had not begun", "had no effects"),
         (REFUSED, "was denied by the user", "Do not repeat"),
         (with_state(PENDING, CallState.RUNNING, 2.0), "was running", "side effects"),

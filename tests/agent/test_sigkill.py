@@ -267,7 +267,7 @@ def check_truth(result: dict[str, Any], ran: int) -> None:
     words = result.get("error", "")
     if result["ok"]:
         assert ran == 1
-    elif "had not begun" in words or "awaiting approval" in words or "denied" in words:
+    elif "had not begun" in words or "waiting for approval" in words or "denied" in words:
         assert ran == 0
     else:
         assert "was running" in words

@@ -105,7 +105,7 @@ async def test_why_a_person_is_asked_no_longer_is_told(world: World, word: str, 
 
 
 async def test_a_call_is_decided_once_and_not_after_its_turn(world: World) -> None:
-    with pytest.raises(UsageError, match="no tool call 'c1' awaits approval"):
+    with pytest.raises(UsageError, match="no tool call 'c1' waits for approval"):
         await world.call("decide", call_id="c1", decision="allow")
     await world.begin("ask")
     await world.call("decide", call_id="c1", decision="allow")

@@ -39,7 +39,7 @@ def test_a_call_is_found_by_its_id_and_by_its_session_where_several_have_it() ->
     assert open_calls.session_of("c1", "b") == "b"
     for call, session in (("c2", None), ("c1", "z")):
         with pytest.raises(
-            UsageError, match=r"awaits approval.*; these do: c1 \(bash, session a\), c1 \(bash, session b"
+            UsageError, match=r"waits for approval.*; these do: c1 \(bash, session a\), c1 \(bash, session b"
         ):
             open_calls.session_of(call, session)
 
@@ -47,7 +47,7 @@ def test_a_call_is_found_by_its_id_and_by_its_session_where_several_have_it() ->
 def test_a_refusal_says_what_became_of_the_call_or_what_else_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_LISTED", 1)
     calls = PendingPermissions()
-    with pytest.raises(UsageError, match="no tool call 'c1' awaits approval; none does at all"):
+    with pytest.raises(UsageError, match="no tool call 'c1' waits for approval; none does at all"):
         calls.session_of("c1")
     for call in ("c1", "c2", "c3"):
         calls.observe("a", asks(call))
@@ -60,7 +60,7 @@ def test_a_refusal_says_what_became_of_the_call_or_what_else_waits(monkeypatch: 
     calls.close_session("a")
     with pytest.raises(UsageError, match="call 'c2' of session a is no longer pending: its turn has ended"):
         calls.session_of("c2", "a")
-    with pytest.raises(UsageError, match="no tool call 'c2' awaits approval in session b"):
+    with pytest.raises(UsageError, match="no tool call 'c2' waits for approval in session b"):
         calls.session_of("c2", "b")
 
 
@@ -81,7 +81,7 @@ def test_calls_that_are_no_longer_open_are_forgotten_in_the_end(monkeypatch: pyt
     for call in ("c1", "c2", "c3"):
         calls.observe("a", asks(call))
         calls.observe("a", decided(call))
-    with pytest.raises(UsageError, match="no tool call 'c1' awaits approval"):
+    with pytest.raises(UsageError, match="no tool call 'c1' waits for approval"):
         calls.session_of("c1")
     with pytest.raises(UsageError, match="was decided already"):
         calls.session_of("c2")

@@ -76,9 +76,9 @@ export class Model {
   events = [];
   eventCount = 0;
   heartbeats = null;
-  /** Tool calls that await approval, by session and call id. */
+  /** Tool calls that wait for approval, by session and call id. */
   permissions = new Map();
-  /** Why calls await approval no longer, by session and call id: a sentence. */
+  /** Why calls wait for approval no longer, by session and call id: a sentence. */
   closed = new Map();
   /** Whether an event named a session that the list of sessions did not have. */
   hasStrangers = false;
