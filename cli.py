@@ -73,7 +73,7 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "route": _CommandEntry("commands.status", "Explain how a message is routed."),
     },
     "This machine": {
-        "agents": _CommandEntry("commands.agents", "List agent definitions; show one, add one."),
+        "agents": _CommandEntry("commands.agents", "List agent definitions; show, add, delete one."),
         "config": _CommandEntry("commands.config", "The settings file: init, check, show, set."),
         "service": _CommandEntry("commands.service", "Run the supervisor by systemd or launchd."),
         "doctor": _CommandEntry("commands.doctor", "Check this machine's prerequisites."),

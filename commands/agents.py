@@ -1,4 +1,4 @@
-"""``pool agents``: list and show the agent definitions; write one of a make that is known."""
+"""``pool agents``: list and show the agent definitions; write one of a make that is known; delete one."""
 
 import os
 from pathlib import Path
@@ -10,6 +10,7 @@ from commands.completion import complete_agents
 from commands.groups import CommandGroup
 from commands.options import (
     config_option,
+    confirm,
     connection_flags,
     connection_options,
     find_socket,
@@ -40,7 +41,7 @@ LOGIN:  ok (a worker got through), wanted (one was refused), found (a key
 def agents(
     ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool
 ) -> None:
-    """List the agent definitions; show one; add one of a known make.
+    """List the agent definitions; show one; add one of a known make; delete one.
 
     Works without a supervisor; a running one adds what its workers have shown of their programs.
     """
@@ -150,3 +151,22 @@ def _added_lines(make: str, added: "AgentAddition", listing: "AgentListing") -> 
         f"  pool reload{place}    # or: pool run{place}",
         f'  pool prompt{place} -s try-{added.name} -a {added.name} "hello"',
     ]
+
+
+@agents.command("delete")
+@click.argument("name", metavar="AGENT", shell_complete=complete_agents)
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@config_option
+def delete(name: str, config: str | None, *, yes: bool) -> None:
+    """Remove an agent definition from the settings file, after a confirmation."""
+    from settings.config_file import delete_agent
+    from settings.location import find_settings_file
+
+    path = find_settings_file(config, os.environ, working_directory())
+    if path is None:
+        raise UsageError("there is no settings file, and so no agent to remove")
+    confirm(f"Remove the agent {clean(name)} from {clean(path)}?", yes=yes)
+    backup = delete_agent(path, name)
+    click.echo(f"removed from {clean(path)}; a running supervisor: pool reload{connection_flags()}")
+    if backup is not None:
+        click.echo(f"the file's comments could not be kept; as it was it is {clean(backup)}")

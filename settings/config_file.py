@@ -1,4 +1,4 @@
-"""The operations on a settings file: write a first one, check it, show settings, set one key, add an agent."""
+"""The operations on a settings file: write a first one, check it, show it, set one key, add or delete an agent."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import tomli_w
 
 from errors import UsageError
 from profiles.settings import agent_name_problem
-from settings.edit import EditResult, edit_text, parse_key, value_candidates
+from settings.edit import EditResult, edit_text, parse_key, remove_text, value_candidates
 from settings.load import parse_settings, parse_toml, settings_error
 from settings.location import read_settings_file
 from settings.problems import Problem, SettingsError
@@ -141,14 +141,32 @@ def add_agent(path: Path, name: str, definition: Mapping[str, Any]) -> AgentAddi
         edited = edit_text(text, ("agents", name, key), value)
         text, in_place = edited.text, in_place and edited.in_place
     parse_settings(text, path)
-    backup = None
-    if not in_place:
-        backup = path.with_name(f"{path.name}.bak")
-        _replace(backup, old)
-    _replace(path, text)
+    backup = _write(path, old, EditResult(text, in_place))
     header = f"[agents.{inline_key(name)}]"
     shown = [header, *(f"{inline_key(key)} = {inline_value(value)}" for key, value in definition.items())]
     return AgentAddition(path, name, dict(definition), "\n".join(shown), backup)
+
+
+def delete_agent(path: Path, name: str) -> Path | None:
+    """Remove an agent's definition from the file; the backup, as of ``ConfigChange``.
+
+    Raises UsageError where it is not there; SettingsError where something else in the file needs it.
+    """
+    old = read_settings_file(path)
+    if name not in parse_toml(old, path).get("agents", {}):
+        raise UsageError(f"there is no agent {name!r} in {path}")
+    edited = remove_text(old, ("agents", name))
+    parse_settings(edited.text, path)
+    return _write(path, old, edited)
+
+
+def _write(path: Path, old: str, edited: EditResult) -> Path | None:
+    """Put the new text in place; where its comments could not be kept, the old one stays beside it."""
+    backup = None if edited.in_place else path.with_name(f"{path.name}.bak")
+    if backup is not None:
+        _replace(backup, old)
+    _replace(path, edited.text)
+    return backup
 
 
 def _first_usable(path: Path, text: str, keys: tuple[str, ...], values: list[Any]) -> tuple[EditResult, Any]:

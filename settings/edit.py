@@ -1,4 +1,4 @@
-"""Setting one key of a TOML text: in place where comments can stay, else by rewriting the file. Pure.
+"""Setting one key of a TOML text, or removing a table: in place where comments can stay, else rewritten. Pure.
 
 A candidate is accepted only if it parses to exactly the wanted table.
 """
@@ -52,6 +52,26 @@ def edit_text(text: str, path: tuple[str, ...], value: Any) -> EditResult:
         if _content_of(candidate) == wanted:
             return EditResult(candidate, in_place=True)
     return EditResult(tomli_w.dumps(wanted), in_place=False)
+
+
+def remove_text(text: str, path: tuple[str, ...]) -> EditResult:
+    """The text without a table that is in it. Lines that hold nothing but a comment stay, its own too."""
+    wanted = _without(tomllib.loads(text), path)
+    lines = text.split("\n")
+    for statement in reversed(list(statements(text))):
+        if any(keys[: len(path)] == path for keys in (statement.table, *statement.keys)):
+            del lines[statement.first - 1 : statement.last]
+    candidate = "\n".join(lines)
+    if _content_of(candidate) in (wanted, {name: value for name, value in wanted.items() if value or name != path[0]}):
+        return EditResult(candidate, in_place=True)
+    return EditResult(tomli_w.dumps(wanted), in_place=False)
+
+
+def _without(table: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    name, *rest = path
+    if rest:
+        return {**table, name: _without(table[name], tuple(rest))}
+    return {key: value for key, value in table.items() if key != name}
 
 
 def _with_value(table: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:

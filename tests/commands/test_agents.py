@@ -208,3 +208,37 @@ def test_where_comments_are_lost_the_copy_of_the_file_is_named(
     assert f"{file}.bak" in result.stdout
     assert "# a comment" in (tmp_path / "pool.toml.bak").read_text()
     assert load_settings(file).pool.max == 3
+
+
+@pytest.mark.parametrize(
+    ("definition", "rest"),
+    [
+        ("[agents.fix]\nmodel = 'x'\n# why\n[agents.fix.env]\nA = '1'\n", "# why\n"),
+        ("agents.fix.model = 'x'\n", ""),
+        ("[agents]\nfix = { model = 'x' } # it\n", "[agents]\n"),
+    ],
+)
+def test_a_definition_is_removed_and_others_stay(alone: CliRunner, tmp_path: Path, definition: str, rest: str) -> None:
+    file = tmp_path / "pool.toml"
+    file.write_text(f"# mine\n{definition}[pool] # kept\nmax = 3\n")
+    asked = alone.invoke(cli.main, ["agents", "delete", "fix"])
+    assert (asked.exit_code, "give --yes" in asked.stderr) == (2, True)
+    assert alone.invoke(cli.main, ["agents", "delete", "fix", "--yes"]).exit_code == 0
+    assert file.read_text() == f"# mine\n{rest}[pool] # kept\nmax = 3\n"
+    again = alone.invoke(cli.main, ["agents", "delete", "fix", "--yes"])
+    assert (again.exit_code, "there is no agent 'fix'" in again.stderr) == (2, True)
+
+
+def test_a_definition_that_cannot_be_removed_in_place_leaves_a_backup(alone: CliRunner, tmp_path: Path) -> None:
+    file, text = tmp_path / "pool.toml", "# mine\nagents = { a = { model = 'x' }, b = { model = 'y' } }\n"
+    file.write_text(text)
+    removed = alone.invoke(cli.main, ["agents", "delete", "a", "--yes"])
+    assert (removed.exit_code, "pool.toml.bak" in removed.stdout) == (0, True)
+    assert (set(load_settings(file).agents), (tmp_path / "pool.toml.bak").read_text()) == ({"b"}, text)
+
+
+def test_a_definition_that_a_route_needs_stays(alone: CliRunner, tmp_path: Path) -> None:
+    file, text = tmp_path / "pool.toml", "[agents.fix]\nmodel = 'x'\n[router]\ndefault_agent = 'fix'\n"
+    file.write_text(text)
+    refused = alone.invoke(cli.main, ["agents", "delete", "fix", "--yes"])
+    assert (refused.exit_code, "there is no agent 'fix'" in refused.stderr, file.read_text()) == (2, True, text)
