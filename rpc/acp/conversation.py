@@ -70,6 +70,7 @@ class AcpConversation:
         turns: how many have ended, those before it was loaded included.
         config: what can be set in it, and is.
         earlier: talk that its next prompt begins with.
+        notes: what persons said beside decisions about its calls, for its next prompt.
         is_fresh: nothing was said in the agent's session; the first prompt brings the instructions.
         has_header: its transcript names the agent's session.
         is_spare: it was begun at the start of the process, and no request was given it yet.
@@ -90,11 +91,17 @@ class AcpConversation:
         self.is_spare = False
         self.servers: list[dict[str, Any]] = []
         self.earlier = ""
+        self.notes: list[str] = []
         self.commands: list[dict[str, Any]] = []
         self.title: str | None = None
         self.context: ContextSize | None = None
         self.is_context_reported = True
         self.costs = CostMeter(fresh=fresh)
+
+    def take_notes(self) -> list[str]:
+        """The notes for a prompt that is about to be sent."""
+        notes, self.notes = self.notes, []
+        return notes
 
     @property
     def id(self) -> str:

@@ -101,7 +101,7 @@ class AcpInbox:
         # an id that is none of ours may be that of an agent's helper, which works for the turn that is on
         works_for_us = session not in self._sessions.known and self._turns.is_running
         cancelled = self._turns.is_cancelling or not (is_ours or works_for_us) or self._sessions.replay is not None
-        self._desk.ask(line.id, params, self._turns.run, cancelled=cancelled)
+        self._desk.ask(line.id, params, self._turns.run, None if cancelled else current)
 
     def _update(self, raw: msgspec.Raw) -> None:
         params = object_of(decode_any(raw))

@@ -6,6 +6,7 @@ import msgspec
 
 from rpc.acp.bounds import bounded_id, value_of, word_of
 from rpc.acp.calls import CallBook
+from rpc.acp.conversation import AcpConversation
 from rpc.acp.link import AcpLink
 from rpc.acp.messages import INVALID_PARAMS, object_of, objects_of, text_of
 from rpc.acp.options import PermissionMode
@@ -60,6 +61,7 @@ class _Question(msgspec.Struct, frozen=True):
     call: AcpCall
     options: list[PermissionOption]
     run: AcpRun | None
+    conversation: AcpConversation
 
     @property
     def size(self) -> int:
@@ -68,7 +70,7 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class PermissionDesk:
-    """One per dialect. ``notes``: what persons said beside a decision, for the next prompt."""
+    """One per dialect. What persons say beside a decision becomes a note of the conversation it is about."""
 
     def __init__(self, link: AcpLink, calls: CallBook, mode: PermissionMode) -> None:
         self._link = link
@@ -78,10 +80,9 @@ class PermissionDesk:
         self._kept = 0
         self._closed: set[str] = set()
         self._asked: dict[str, int] = {}
-        self.notes: list[str] = []
 
-    def ask(self, request: object, params: object, run: AcpRun | None, *, cancelled: bool) -> None:
-        """A question of the agent; ``cancelled``: of a turn that is being ended, or of no conversation of ours."""
+    def ask(self, request: object, params: object, run: AcpRun | None, conversation: AcpConversation | None) -> None:
+        """A question of the agent; ``conversation`` None: of a turn that is being ended, or of none of ours."""
         if not isinstance(params, dict):
             self._link.refuse(request, INVALID_PARAMS, "params: an object is expected")
             return
@@ -89,13 +90,13 @@ class PermissionDesk:
         call_id = bounded_id(text_of(asked.get("toolCallId")) or f"call-{len(self._asked) + 1}")
         # neither is the call over nor is what describes it its output
         said = {name: value for name, value in asked.items() if name not in ("status", "content")}
-        call = None if cancelled else self._calls.update(call_id, said, run, begins=True)
+        call = None if conversation is None else self._calls.update(call_id, said, run, begins=True)
         options = _read_options(params.get("options"))
-        if cancelled or call is None:
+        if conversation is None or call is None:
             self._link.respond(request, _CANCELLED)
         elif self._mode == "approval":
             described = merge_call(call, call_id, {**asked, "status": call.status})
-            self._put(_Question(self._name(call_id), request, described, options, run))
+            self._put(_Question(self._name(call_id), request, described, options, run, conversation))
         else:
             self._decide_by_rule(request, call, options, run)
 
@@ -115,7 +116,8 @@ class PermissionDesk:
                 self._link.reject(request_id, "invalid_params", f"no such option is offered; offered: {offered}")
                 return
         if params.note:
-            self.notes.append(f"{'Allowed' if _allows(chosen) else 'Denied'} {question.call.preview!r}: {params.note}")
+            decided = "Allowed" if _allows(chosen) else "Denied"
+            question.conversation.notes.append(f"{decided} {question.call.preview!r}: {params.note}")
         decision = self._close(question, chosen, by=params.by, note=params.note)
         self._link.answer(request_id, {"call_id": params.call_id, "decision": decision})
 
@@ -143,11 +145,6 @@ class PermissionDesk:
         self.cancel_all()
         self._asked.clear()
         self._closed.clear()
-
-    def take_notes(self) -> list[str]:
-        """The notes for a prompt that is about to be sent."""
-        notes, self.notes = self.notes, []
-        return notes
 
     # --- inside ---
 

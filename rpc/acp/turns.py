@@ -58,7 +58,7 @@ class AcpTurns:
     def start(self, request_id: str, conversation: AcpConversation, params: PromptParams) -> None:
         """Send a prompt, when no turn is on."""
         record = self._sessions.record
-        blocks = prompt_blocks(params, conversation, self._options, record, self._desk.take_notes())
+        blocks = prompt_blocks(params, conversation, self._options, record, conversation.take_notes())
         header = None if conversation.has_header else journal_header(conversation, self._options, record)
         conversation.has_header = True
         self._link.record(

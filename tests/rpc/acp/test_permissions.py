@@ -8,9 +8,9 @@ import pytest
 from tests.rpc.acp.agent import INITIALIZED, Agent, piece
 
 
-def asked(mode: str = "approval", *, kind: str = "execute", **members: Any) -> Agent:
+def asked(mode: str = "approval", *, kind: str = "execute", abilities: Any = None, **members: Any) -> Agent:
     """An agent in a turn that has asked about the call ``t1``."""
-    agent = Agent(permission_mode=mode)
+    agent = Agent(permission_mode=mode, abilities=abilities)
     agent.prompt("hi")
     agent.reported.clear()
     agent.ask_permission(0, kind=kind, title="make", rawInput={"command": "make"}, **members)
@@ -132,10 +132,16 @@ def test_a_later_turn_may_use_the_id_of_a_call_again_but_no_late_word_of_it_does
     assert phases == ["start", "update", "running", "end", "start", "running", "end"]
 
 
-def test_a_note_goes_with_the_next_turn() -> None:
-    agent = asked()
+def test_a_note_goes_with_the_next_turn_of_its_conversation() -> None:
+    agent = asked(abilities={"loadSession": True})
     agent.ask("decide", call_id="t1", decision="deny", note="use ninja")
     agent.end()
+    agent.ask("new_session")
+    agent.answer("session/new", {"sessionId": "s2"})
+    agent.prompt("of another session")
+    assert len(agent.sent[-1]["params"]["prompt"]) == 1
+    agent.end()
+    agent.switch("s1")
     agent.prompt("go on")
     note, text = agent.sent[-1]["params"]["prompt"]
     assert note["text"].rstrip("\n").splitlines() == ["[Notes on earlier tool calls]", "Denied 'make': use ninja"]
