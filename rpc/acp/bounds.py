@@ -17,7 +17,7 @@ MAX_WORD = 256
 MAX_SENTENCE = 4_096
 """Characters of a title, a path, one line of a plan."""
 MAX_INPUT = 1_000_000
-"""Bytes of JSON that a call's input is kept and shown with."""
+"""Characters of JSON that a call's input is kept and shown with."""
 MAX_OUTPUT = 64 * 1024
 """Characters of a call's output so far."""
 MAX_TURN_TEXT = 1024 * 1024
@@ -57,13 +57,9 @@ def sentence_of(value: object) -> str | None:
     return None if text is None else excerpt(text, MAX_SENTENCE)
 
 
-def bounded_json(value: Any, most: int = MAX_INPUT) -> tuple[Any, int]:
-    """A value and its bytes as JSON; of more than ``most`` the beginning and the end of its JSON, as a text."""
-    encoded = msgspec.json.encode(value)
-    if len(encoded) <= most:
-        return value, len(encoded)
-    kept = excerpt(encoded.decode(), most)
-    return kept, len(kept)
+def bounded_json(value: Any) -> str:
+    """A value as JSON, of more than ``MAX_INPUT`` characters the beginning and the end. Raises RecursionError."""
+    return excerpt(msgspec.json.encode(value).decode(), MAX_INPUT)
 
 
 def first_within(entries: Iterable[Any], most: int) -> list[Any]:

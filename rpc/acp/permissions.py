@@ -227,8 +227,8 @@ def _read_options(value: object) -> list[PermissionOption]:
 
 def _parts(call: AcpCall) -> list[CallPart]:
     parts = [CallPart("title", call.title)] if call.title else []
-    if call.input not in (None, {}, []):
-        parts.append(CallPart("input", msgspec.json.encode(call.input).decode()))
+    if call.input:
+        parts.append(CallPart("input", call.input))
     if call.output:
         parts.append(CallPart("content", call.output))
     return parts

@@ -1,6 +1,5 @@
 """From what a ``session/update`` says to native words. Pure functions on decoded JSON."""
 
-import json
 from itertools import islice
 from typing import Any, Literal
 
@@ -26,14 +25,13 @@ READING_KINDS = frozenset({"read", "search", "think", "fetch"})
 
 
 class AcpCall(msgspec.Struct, frozen=True):
-    """A tool call as the agent has described it so far; ``paths`` the files it changed."""
+    """A tool call as the agent has described it so far; ``input`` is JSON, ``paths`` are the files it changed."""
 
     id: str
     name: str = ""
     kind: str = "other"
     title: str = ""
-    input: Any = None
-    input_size: int = 0
+    input: str = ""
     status: str = "pending"
     output: str = ""
     paths: tuple[str, ...] = ()
@@ -41,19 +39,17 @@ class AcpCall(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return _CALL_COST + len(self.title) + self.input_size + len(self.output) + sum(map(len, self.paths))
+        return _CALL_COST + len(self.title) + len(self.input) + len(self.output) + sum(map(len, self.paths))
 
     def without_details(self) -> "AcpCall":
         """The same with little of its input and output."""
-        given, size = bounded_json(self.input, MAX_SENTENCE)
-        return msgspec.structs.replace(
-            self, input=given, input_size=size, output=excerpt(self.output, MAX_SENTENCE), paths=self.paths[:1]
-        )
+        given, output = excerpt(self.input, MAX_SENTENCE), excerpt(self.output, MAX_SENTENCE)
+        return msgspec.structs.replace(self, input=given, output=output, paths=self.paths[:1])
 
     @property
     def preview(self) -> str:
         """Its title, else what it is called with, cut."""
-        return (self.title or _compact(self.input))[:MAX_PREVIEW]
+        return (self.title or self.input)[:MAX_PREVIEW]
 
     @property
     def is_over(self) -> bool:
@@ -71,22 +67,18 @@ def merge_call(known: AcpCall | None, call_id: str, update: dict[str, Any]) -> A
     """The call with what an update adds; content replaces what was there."""
     call = known or AcpCall(call_id)
     content = update.get("content")
-    output, paths = _other_output(update) or call.output, call.paths
+    output, paths = _other_output(update), call.paths
     if isinstance(content, list):
-        output = "\n".join(filter(None, map(_content_text, objects_of(content)))) or _other_output(update)
+        output = "\n".join(filter(None, map(_content_text, objects_of(content)))) or output
         paths = tuple(islice(dict.fromkeys(filter(None, map(_diff_path, objects_of(content)))), _MAX_PATHS))
-    given, size = call.input, call.input_size
-    if update.get("rawInput"):
-        given, size = bounded_json(update["rawInput"])
     return msgspec.structs.replace(
         call,
         name=word_of(update.get("name")) or call.name,
         kind=word_of(update.get("kind")) or call.kind,
         title=sentence_of(update.get("title")) or call.title,
-        input=given,
-        input_size=size,
+        input=bounded_json(given) if (given := update.get("rawInput")) else call.input,
         status=word_of(update.get("status")) or call.status,
-        output=excerpt(output, MAX_OUTPUT),
+        output=excerpt(output, MAX_OUTPUT) if output or isinstance(content, list) else call.output,
         paths=paths,
     )
 
@@ -174,7 +166,3 @@ def _other_output(update: dict[str, Any]) -> str:
     found = next((text for name in _OUTPUT_MEMBERS if (text := text_of(object_of(raw).get(name)))), None)
     terminal = object_of(object_of(update.get("_meta")).get("terminal_output"))
     return found or text_of(terminal.get("data")) or ""
-
-
-def _compact(value: object) -> str:
-    return "" if value in (None, {}, []) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

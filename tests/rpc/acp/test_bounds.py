@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpc.acp.bounds import MAX_INPUT, MAX_TURN_TEXT, BoundedText, TurnText, bounded_id, bounded_json
+from rpc.acp.bounds import MAX_INPUT, MAX_OUTPUT, MAX_TURN_TEXT, BoundedText, TurnText, bounded_id, bounded_json
+from rpc.acp.updates import merge_call
 from tests.rpc.acp.agent import Agent, piece
 
 MIB = 1024 * 1024
@@ -46,12 +47,16 @@ def test_two_long_ids_stay_two_and_a_usual_one_is_kept() -> None:
 
 
 def test_a_long_input_says_what_of_it_is_left_out() -> None:
-    value, size = bounded_json({"command": LONG})
-    assert isinstance(value, str)
+    value = bounded_json({"command": LONG})
     assert value.startswith('{"command":"xxx')
     assert value.endswith('xxx"}')
     assert f"[... {MIB + 14 - MAX_INPUT} characters left out ...]" in value
-    assert size == len(value)
+
+
+def test_a_long_output_says_what_of_it_is_left_out_also_after_later_updates() -> None:
+    call = merge_call(None, "t1", {"rawOutput": "x" * (MAX_OUTPUT + 1_000)})
+    assert "[... 1000 characters left out ...]" in call.output
+    assert merge_call(call, "t1", {"status": "in_progress"}).output == call.output
 
 
 def calls_that_stay_open(number: int) -> dict[str, Any]:
