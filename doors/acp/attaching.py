@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from doors.acp.answers import config_options
-from doors.acp.procedures import NO_SUPERVISOR, AskPool, AwaitRun, PoolRefused, Procedure
+from doors.acp.procedures import NO_SUPERVISOR, AskPool, AwaitRun, OwnRun, PoolRefused, Procedure
 from doors.acp.questions import MAX_PAGES, Question, UnusableAnswer
 from doors.acp.requests import (
     CallPageAnswer,
@@ -50,6 +50,7 @@ class SessionFollower:
     def __init__(self, state: DoorState) -> None:
         self._state = state
         self._early: list[PushedEvents] = []
+        self._subscribing = 0
 
     # --- attaching ----------------------------------------------------------------------------------------------------
 
@@ -73,14 +74,21 @@ class SessionFollower:
 
     def _subscribe(self, session: EditorSession, since: int | None) -> Procedure:
         begin = {} if since is None else {"since": since}
-        answer = yield AskPool("subscribe", {"session": session.key, "kinds": SUBSCRIBED_KINDS, **begin})
+        self._subscribing += 1
+        try:
+            answer = yield AskPool("subscribe", {"session": session.key, "kinds": SUBSCRIBED_KINDS, **begin})
+        finally:
+            self._subscribing -= 1
         return read_answer(SubscribeAnswer, answer)
 
     def _claim(self, session: EditorSession, followed: SubscribeAnswer) -> None:
         session.subscription = followed.subscription
         early, self._early = self._early, []
+        if self._subscribing:
+            self._early = [pushed for pushed in early if pushed.subscription != followed.subscription]
         for pushed in early:
-            self._take(session, pushed) if pushed.subscription == followed.subscription else self._early.append(pushed)
+            if pushed.subscription == followed.subscription:
+                self._take(session, pushed)
 
     def on_connected(self) -> None:
         """There is a connection again: what was attached comes back, with what has happened since."""
@@ -120,6 +128,9 @@ class SessionFollower:
 
     def _resubscribe(self, session: EditorSession, since: int | None) -> Procedure:
         followed = yield from self._subscribe(session, since)
+        if session.phase is SessionPhase.CLOSED:  # meanwhile
+            yield AskPool("unsubscribe", {"subscription": followed.subscription})
+            return
         if session.phase is SessionPhase.RETURNING:
             session.move(SessionPhase.LIVE)
         if not followed.complete:
@@ -128,15 +139,21 @@ class SessionFollower:
 
     def _await_runs(self, session: EditorSession) -> None:
         """Events are gone for good: ask for the ends of the runs."""
-        for run in session.runs.values():
-            asked = {"session": session.key, "run_id": run.id, "timeout_ms": _WAIT_MS}
-            self._state.run_in_background(self._await_outcome(session, run.id, asked))
+        for run in list(session.runs.values()):
+            self._state.run_in_background(self._await_outcome(run))
 
-    def _await_outcome(self, session: EditorSession, run: str, asked: dict[str, object]) -> Procedure:
-        answer = yield AskPool("agent.wait", asked)
-        end = read_answer(RunEnded, answer)
-        if end.status != "timeout" and run in session.runs:
-            self._state.runner.on_run_ended(session.runs[run], end)
+    def _await_outcome(self, run: OwnRun) -> Procedure:
+        """The end of a run, however long it takes; one that the pool does not know has ended with that error."""
+        asked = {"session": run.session, "run_id": run.id, "timeout_ms": _WAIT_MS}
+        while run.end is None:
+            try:
+                end = read_answer(RunEnded, (yield AskPool("agent.wait", asked)))
+            except PoolRefused as refused:
+                if run.is_accepted:
+                    self._state.runner.on_run_ended(run, RunEnded("error", error=refused.error))
+                return
+            if end.status != "timeout":
+                self._state.runner.on_run_ended(run, end)
 
     def close(self, session: EditorSession) -> Procedure:
         """End its runs, as far as the editor has begun them, and follow it no longer."""
@@ -187,7 +204,7 @@ class SessionFollower:
             if session.subscription == pushed.subscription:
                 self._take(session, pushed)
                 return
-        if len(self._early) < _MAX_EARLY:
+        if self._subscribing and len(self._early) < _MAX_EARLY:
             self._early.append(pushed)
 
     def _take(self, session: EditorSession, pushed: PushedEvents) -> None:
@@ -244,7 +261,7 @@ class SessionFollower:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def ask_pending(self, session: EditorSession) -> None:
-        """AskPool what waited for a decision when the session was attached."""
+        """Ask what waited for a decision when the session was attached."""
         unasked, session.unasked = session.unasked, []
         for call in unasked:
             self._ask(session, None, QuestionAsked(call=call, reason=call.reason))

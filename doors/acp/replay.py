@@ -54,7 +54,7 @@ def _block_updates(role: str, block: Any) -> Iterator[tuple[str, dict[str, Any]]
 
 def _call(call: str, name: str, given: Any) -> tuple[str, dict[str, Any]]:
     preview = msgspec.json.encode(given).decode()
-    facts = tool_call_facts(call, name, preview if len(preview) <= _MAX_PREVIEW else preview[:_MAX_PREVIEW])
+    facts = tool_call_facts(call, name, preview[:_MAX_PREVIEW])
     return "tool_call", {**facts, "status": "in_progress"}
 
 

@@ -102,9 +102,24 @@ def test_a_subscription_that_the_pool_ends_goes_on_and_ends_that_nothing_tells_a
     ((method, asked),) = talk.asked()
     assert (method, asked.get("since")) == ("subscribe", since)
     talk.answer({"subscription": "s2", "complete": False})
-    assert talk.asked() == [("agent.wait", {"session": "acp-1", "run_id": run, "timeout_ms": 86_400_000})]
+    wait = ("agent.wait", {"session": "acp-1", "run_id": run, "timeout_ms": 86_400_000})
+    assert talk.asked() == [wait]
+    talk.answer({"run_id": run, "session": "acp-1", "status": "timeout"})
+    assert talk.asked() == [wait]
     talk.answer({"run_id": run, "session": "acp-1", "status": "ok", "reason": "completed"})
     assert talk.answered() == {"id": identity, "result": {"stopReason": "end_turn"}}
+
+
+def test_a_run_whose_end_is_lost_and_that_the_pool_does_not_know_has_failed() -> None:
+    talk = Talk()
+    talk.open()
+    identity, run = talk.prompt()
+    talk.push("subscription_ended", subscription="s1", bookmark=101, reason="unreadable")
+    talk.answer({"subscription": "s2", "complete": False})
+    talk.refuse("usage", "there is no such run")
+    line = talk.answered()
+    assert (line["id"], refusal(line)) == (identity, (-32603, "there is no such run"))
+    assert line["error"]["data"] == {"code": "usage", "run": run}
 
 
 def test_the_end_of_the_supervisor_is_no_end_of_a_subscription() -> None:
@@ -133,6 +148,28 @@ def test_events_that_come_before_their_subscription_is_answered_are_told_after_i
     lines = talk.told()
     assert {line.get("id") for line in lines} == {identity, None}
     assert len(lines) == 2
+
+
+def test_pushes_of_subscriptions_that_are_over_take_no_room_from_early_ones() -> None:
+    talk = Talk()
+    talk.open()
+    for number in range(300):
+        talk.push("subscription_ended", subscription=f"old{number}", bookmark=5, reason="unsubscribed")
+    talk.send("session/resume", sessionId="acp-2", cwd="/p")
+    talk.answer({**OPENED, "session": "acp-2"})
+    talk.asked()
+    talk.event("text_chunk", "r1", delta="a", subscription="s2")
+    talk.answer({"subscription": "s2"})
+    assert [line["method"] for line in talk.told() if "method" in line] == ["session/update"]
+
+
+def test_a_session_that_is_closed_while_it_is_followed_again_leaves_no_subscription() -> None:
+    talk = Talk()
+    talk.open()
+    talk.push("subscription_ended", subscription="s1", bookmark=7, reason="behind")
+    talk.send("session/close", sessionId="acp-1")
+    talk.answer({"subscription": "s2", "complete": True}, method="subscribe")
+    assert ("unsubscribe", {"subscription": "s2"}) in talk.asked()
 
 
 def test_a_session_that_cannot_be_followed_again_is_open_no_longer() -> None:
