@@ -23,7 +23,7 @@ PROBE_SECONDS = 10.0
 LOAD_REFUSED = "load_refused"
 """The ``worker_code`` where an agent has refused a load, and then also to begin the conversation again."""
 MAX_CONVERSATIONS = 20
-"""Conversations that a process may begin which cannot close them."""
+"""Conversations that a process may have open: it closes none, or refuses to."""
 ID_REUSED = "id_reused"
 """The ``worker_code`` where an agent has called a new conversation by the id of another one."""
 _MAX_SHOWN_ID = 100
@@ -65,7 +65,6 @@ class AcpSessions:
         self._idle_limit = idle_limit
         self._open: dict[str, AcpConversation] = {}
         self._lost: set[str] = set()
-        self._begun = 0
         self._servers: list[dict[str, Any]] = []
         self.known: set[str] = set()
         self.current: AcpConversation | None = None
@@ -103,7 +102,10 @@ class AcpSessions:
     # --- begin, leave ---
 
     def new(self, servers: list[dict[str, Any]]) -> AcpProcedure[AcpConversation]:
-        """A new conversation with these MCP servers beside the definition's: the spare one the first time."""
+        """A new conversation with these MCP servers beside the definition's: the spare one the first time.
+
+        Raises WorkerRefused ``used``, and as ``_begin`` does.
+        """
         self._servers = servers
         if self.current is not None and self.current.is_spare and self.current.servers == servers:
             self.current.is_spare = False
@@ -113,13 +115,16 @@ class AcpSessions:
         return (yield from self._begin())
 
     def _require_room(self) -> None:
-        if self._begun >= MAX_CONVERSATIONS and not self.record.close:
-            raise WorkerRefused(f"the process has begun {self._begun} conversations", worker_code="used")
+        if len(self._open) >= MAX_CONVERSATIONS:
+            raise WorkerRefused(f"the process has {len(self._open)} conversations open", worker_code="used")
 
     def _begin(
         self, journal: str | None = None, turns: int = 0, earlier: str = "", *, lost_id: str = ""
     ) -> AcpProcedure[AcpConversation]:
-        """``lost_id``: under which the agent had it before; that may be used again, and no other that was."""
+        """``lost_id``: under which the agent had it before; that may be used again, and no other that was.
+
+        Raises WorkerRefused: ``auth_required``, ``bad_answer``, ``id_reused``, ``setting_refused``, ``agent_error``.
+        """
         self.awaits_id = True
         try:
             answer = yield from self._with_login("session/new", self._place())
@@ -143,9 +148,8 @@ class AcpSessions:
         self._lost.discard(conversation.session)
         self.has_lost_current = False
         conversation.servers = self._servers
-        self._begun += 1
-        if self._begun >= MAX_CONVERSATIONS and not self.record.close:
-            self.retire_reason = f"it has begun {self._begun} conversations and can close none"
+        if len(self._open) >= MAX_CONVERSATIONS:
+            self.retire_reason = f"it has {len(self._open)} conversations open, which it does not close"
         self.on_begun()
         try:
             yield from apply_settings(conversation, self._wanted)
@@ -197,8 +201,8 @@ class AcpSessions:
         ``honest``: the agent was seen to refuse an id that it does not have.
 
         Raises WorkerRefused: ``other_cwd``; ``stale``, where this process has an older state of it that it cannot
-        close; ``id_reused``; ``timeout``; ``auth_required``; ``used``; ``load_refused``. Raises ProtocolViolation where
-        the agent replays another conversation.
+        close; ``timeout``; ``used``; ``load_refused``; and what beginning a conversation raises. Raises
+        ProtocolViolation where the agent replays another conversation.
         """
         self.strategy = self.cause = None
         if posixpath.normpath(facts.cwd) != posixpath.normpath(self._options.cwd):

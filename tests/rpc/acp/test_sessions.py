@@ -60,15 +60,18 @@ def test_a_spare_conversation_that_was_reported_as_the_workers_is_no_new_one() -
     assert methods(agent) == ["session/close"]
 
 
-def test_a_process_that_cannot_close_is_to_be_retired_after_20_conversations() -> None:
-    agent = Agent(abilities=WITHOUT_CLOSE)
+@pytest.mark.parametrize("abilities", [WITHOUT_CLOSE, None])
+def test_a_process_that_closes_none_is_to_be_retired_after_20_conversations(abilities: Any) -> None:
+    agent = Agent(abilities=abilities)
     agent.ask("new_session")
     for number in range(2, 21):
         assert agent.dialect.retire_reason is None
         agent.ask("new_session")
+        if abilities is None:
+            agent.refuse("session/close", -32603, "no")
         agent.answer("session/new", {"sessionId": f"s{number}"})
     assert agent.dialect.retire_reason is not None
-    assert "session/close" not in methods(agent)
+    assert ("session/close" in methods(agent)) is (abilities is None)
     agent.ask("new_session")
     assert agent.reported[-1] == "c21: error used"
     turn(agent)
