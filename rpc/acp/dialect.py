@@ -5,6 +5,7 @@ Implements ``rpc.dialect.Dialect``.
 
 from collections.abc import Callable
 from functools import partial
+from operator import setitem
 from typing import Any, TypeVar
 
 import msgspec
@@ -283,8 +284,6 @@ class AcpDialect:
         conversation = self._sessions.current
         if conversation is None:
             self._link.reject(request_id, "no_session", "the worker holds no conversation")
-        else:
-            conversation.is_spare = False
         return conversation
 
     # --- settings ---
@@ -295,32 +294,38 @@ class AcpDialect:
         named = params.model
         if params.provider and conversation is not None and not conversation.config.offers_model(named):
             named = f"{params.provider}/{named}"
-        self._set(request_id, partial(settings_apply.set_model, model=named), "model", named)
+        self._set(
+            request_id, partial(settings_apply.set_model, model=named), partial(setattr, self._wanted, "model", named)
+        )
 
     def _set_thinking(self, request_id: str, raw: msgspec.Raw) -> None:
         level = decode_params(raw, AcpSetThinkingParams).level
-        self._set(request_id, partial(settings_apply.set_thinking, level=level), "thinking", level)
+        self._set(
+            request_id,
+            partial(settings_apply.set_thinking, level=level),
+            partial(setattr, self._wanted, "thinking", level),
+        )
 
     def _set_mode(self, request_id: str, raw: msgspec.Raw) -> None:
         mode = decode_params(raw, AcpSetModeParams).mode
-        self._set(request_id, partial(settings_apply.set_mode, mode=mode), "mode", mode)
+        self._set(request_id, partial(settings_apply.set_mode, mode=mode), partial(setattr, self._wanted, "mode", mode))
 
     def _set_option(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, AcpSetOptionParams)
         begin = partial(settings_apply.set_option, option_id=params.id, value=params.value)
-        self._set(request_id, begin, "options", {**self._wanted.options, params.id: params.value})
+        self._set(request_id, begin, partial(setitem, self._wanted.options, params.id, params.value))
 
     def _set(
-        self, request_id: str, begin: Callable[[AcpConversation], AcpProcedure[None]], name: str, value: object
+        self, request_id: str, begin: Callable[[AcpConversation], AcpProcedure[None]], keep: Callable[[], None]
     ) -> None:
-        """Set something in this conversation, and where that went well in all later ones."""
+        """Set something in this conversation; where that went well, ``keep`` it for all later ones."""
         conversation = self._sessions.current
         if conversation is None:
             self._link.reject(request_id, "no_session", "the worker holds no conversation")
             return
 
         def finish(_nothing: None) -> None:
-            setattr(self._wanted, name, value)
+            keep()
             config = conversation.config
             self._link.answer(request_id, {"model": config.model, "level": config.thinking, "mode": config.mode})
 

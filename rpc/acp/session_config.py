@@ -148,10 +148,9 @@ def _read_option(entry: dict[str, Any]) -> ConfigOption | None:
 
 
 def _choices(options: object) -> Iterator[str]:
-    """The values of a select, of whichever group."""
+    """The values of a select, and those of its groups."""
     for entry in objects_of(options):
-        value = value_of(entry.get("value"))
-        if value is not None:
-            yield value
-        else:
-            yield from _choices(entry.get("options"))
+        for choice in (entry, *objects_of(entry.get("options"))):
+            value = value_of(choice.get("value"))
+            if value is not None:
+                yield value

@@ -60,7 +60,7 @@ class AcpTurns:
         record = self._sessions.record
         blocks = prompt_blocks(params, conversation, self._options, record, conversation.take_notes())
         header = None if conversation.has_header else journal_header(conversation, self._options, record)
-        conversation.has_header = True
+        conversation.has_header, conversation.is_spare = True, False
         self._link.record(
             user_entry(conversation, header, params.text, params.images, from_session=params.from_session)
         )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rpc.acp.session_config import read_config
 from tests.rpc.acp.agent import INITIALIZED, Agent
 
 MODEL: dict[str, Any] = {
@@ -184,6 +185,26 @@ def test_a_setting_made_at_run_time_holds_in_later_conversations() -> None:
     agent.answer("session/close")
     agent.answer("session/new", {"sessionId": "s2", "configOptions": ALL})
     assert answer_settings(agent) == [("model", "large"), ("effort", "high"), ("web", True), ("approvals", "ask")]
+
+
+def test_options_that_are_set_at_the_same_time_all_hold_in_later_conversations() -> None:
+    agent = starting({"configOptions": ALL})
+    agent.ask("set_option", id="effort", value="high")
+    agent.ask("set_option", id="web", value=True)
+    assert answer_settings(agent) == [("effort", "high"), ("web", True)]
+    agent.ask("new_session")
+    agent.ask("new_session")
+    agent.answer("session/close")
+    agent.answer("session/new", {"sessionId": "s2", "configOptions": ALL})
+    assert answer_settings(agent) == [("effort", "high"), ("web", True)]
+
+
+def test_groups_of_values_in_groups_are_passed_over_however_deep() -> None:
+    nested: dict[str, Any] = {"value": "x"}
+    for _ in range(5_000):
+        nested = {"options": [nested]}
+    config = read_config({"configOptions": [{"id": "model", "options": [nested, {"value": "small"}]}]})
+    assert config.options[0].choices == ("small",)
 
 
 def test_a_setting_that_fails_at_run_time_does_not_hold_later() -> None:
