@@ -33,32 +33,32 @@ _MAX_COMPARED = 2**28
 
 
 class CostMeter:
-    """From the sum that an agent tells of a conversation to the cost of each turn, in US dollars.
+    """From the sum that an agent reports of a conversation to the cost of each turn, in US dollars.
 
-    Of a conversation that was loaded the sum of before is not known until the agent tells one; no turn is charged
+    Of a conversation that was loaded the sum of before is not known until the agent reports one; no turn is charged
     with it.
     """
 
     def __init__(self, *, fresh: bool) -> None:
         self._charged = 0.0 if fresh else None
-        self._told: float | None = None
+        self._reported: float | None = None
 
-    def note(self, told: float | None) -> None:
-        """The sum so far; None where the agent has told none."""
-        self._told = self._told if told is None else told
+    def note(self, reported: float | None) -> None:
+        """The sum so far; None where the agent has reported none."""
+        self._reported = self._reported if reported is None else reported
 
     def begin(self) -> None:
-        """A turn begins; what was told before the first one, while the conversation was loaded, is charged already."""
+        """A turn begins; what was reported before the first one, during a load, is charged already."""
         if self._charged is None:
-            self._charged, self._told = self._told, None
+            self._charged, self._reported = self._reported, None
 
     def charge(self) -> float | msgspec.UnsetType:
         """The cost of the turn that has ended, late news of the one before included; unset where it is not known."""
-        told, self._told = self._told, None
-        if told is None:
+        reported, self._reported = self._reported, None
+        if reported is None:
             return msgspec.UNSET
-        before, self._charged = self._charged, told
-        return msgspec.UNSET if before is None or told < before else round(told - before, _COST_DIGITS)
+        before, self._charged = self._charged, reported
+        return msgspec.UNSET if before is None or reported < before else round(reported - before, _COST_DIGITS)
 
 
 class AcpConversation:

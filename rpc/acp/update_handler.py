@@ -12,7 +12,7 @@ from rpc.acp.link import AcpLink
 from rpc.acp.messages import objects_of, text_of
 from rpc.acp.session_config import SessionConfig
 from rpc.acp.turns import AcpTurns
-from rpc.acp.updates import block_text, compaction_phase, notice_text, plan_todos, told_cost
+from rpc.acp.updates import block_text, compaction_phase, notice_text, plan_todos, reported_cost
 from rpc.run_events import MAX_MESSAGE_CHARS, Compaction, ErrorEvent, EventStamp, StampedEvent, StateChanged
 from wire.messages import ContextSize
 
@@ -91,7 +91,7 @@ class AcpUpdateHandler:
     # --- the conversation's state ---
 
     def _usage(self, conversation: AcpConversation, update: dict[str, Any]) -> None:
-        conversation.costs.note(told_cost(update))
+        conversation.costs.note(reported_cost(update))
         try:
             context = msgspec.convert(update, ContextSize)
         except msgspec.ValidationError:

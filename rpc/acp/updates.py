@@ -16,6 +16,7 @@ _MAX_TODOS = 256
 _CALL_COST = 1_024
 """Bytes of an object and its short texts."""
 _MOST_COST = 1e9
+_MOST_TOKENS = 10**12
 _STATES = {"pending": "PENDING", "in_progress": "RUNNING", "completed": "COMPLETED", "failed": "FAILED"}
 _OUTPUT_MEMBERS = ("output", "formatted_output", "aggregated_output", "stdout", "content", "text")
 _SEVERITIES = {"info": "info", "warning": "warn", "error": "error"}
@@ -131,13 +132,19 @@ def compaction_phase(update: dict[str, Any]) -> Literal["start", "end"] | None:
 def used_tokens(result: dict[str, Any]) -> tuple[int, int] | None:
     """Input and output tokens in a turn's answer, those from caches included; None where it does not say."""
     usage = object_of(result.get("usage"))
-    names = ("inputTokens", "cachedReadTokens", "cachedWriteTokens")
-    if not any(number_of(usage.get(name)) is not None for name in (*names, "outputTokens")):
+    given = [_count_of(usage.get(name)) for name in ("inputTokens", "cachedReadTokens", "cachedWriteTokens")]
+    output = _count_of(usage.get("outputTokens"))
+    if output is None and not any(count is not None for count in given):
         return None
-    return sum(number_of(usage.get(name)) or 0 for name in names), number_of(usage.get("outputTokens")) or 0
+    return sum(count or 0 for count in given), output or 0
 
 
-def told_cost(update: dict[str, Any]) -> float | None:
+def _count_of(value: object) -> int | None:
+    count = number_of(value)
+    return count if count is not None and 0 <= count <= _MOST_TOKENS else None
+
+
+def reported_cost(update: dict[str, Any]) -> float | None:
     """US dollars that a conversation has cost so far, as a ``usage_update`` tells it; None where it does not."""
     cost = object_of(update.get("cost"))
     amount = cost.get("amount")

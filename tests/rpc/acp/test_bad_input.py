@@ -109,7 +109,7 @@ def test_members_of_a_wrong_type_are_absent() -> None:
     agent.update("usage_update", used="many", size=-1.5)
     agent.update("plan", entries={"content": "x"})
     agent.update("available_commands_update", availableCommands="none")
-    agent.end(usage={"inputTokens": "5", "outputTokens": True})
+    agent.end(usage={"inputTokens": "5", "outputTokens": True, "cachedReadTokens": 10**15, "cachedWriteTokens": -1})
     assert "tool start other PENDING '\"make\"'" in agent.reported
     assert not any(line.startswith("tokens") for line in agent.reported)
     assert agent.reported[-1] == "c1: stop ''"
