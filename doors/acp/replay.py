@@ -1,6 +1,7 @@
 """The messages of a conversation, native or of pi, as the updates that tell them again. Pure."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -13,12 +14,17 @@ _MAX_PREVIEW = 8_000
 
 
 def replay_lines(session: str, messages: Iterable[dict[str, Any]]) -> Iterator[bytes]:
-    """The lines for these messages, oldest first. What has another shape is passed over."""
+    """The lines for these messages, oldest first. What has another shape, or is nested too deep, is passed over."""
     for number, message in enumerate(messages):
-        for kind, fields in _updates(message):
-            if kind.endswith("_chunk"):
-                fields["messageId"] = f"h{number}.{kind.partition('_')[0]}"
-            yield update_line(session, kind, **fields)
+        with suppress(RecursionError):
+            yield from _message_lines(session, number, message)
+
+
+def _message_lines(session: str, number: int, message: dict[str, Any]) -> Iterator[bytes]:
+    for kind, fields in _updates(message):
+        if kind.endswith("_chunk"):
+            fields["messageId"] = f"h{number}.{kind.partition('_')[0]}"
+        yield update_line(session, kind, **fields)
 
 
 def _updates(message: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -208,6 +208,15 @@ def test_load_tells_a_conversation_of_pi_again() -> None:
     assert updates[3]["content"][0]["content"]["text"] == "a\nb"
 
 
+def test_a_message_that_is_nested_too_deep_is_passed_over() -> None:
+    nested: Any = "x"
+    for _ in range(600):
+        nested = [nested]
+    deep = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": nested}]}
+    kinds = [update["sessionUpdate"] for update in load(Talk(), [deep, *PI])]
+    assert kinds == ["user_message_chunk", "agent_message_chunk", "tool_call", "tool_call_update"]
+
+
 def test_a_session_that_is_open_can_be_loaded_again_and_is_followed_once() -> None:
     talk = Talk()
     load(talk, NATIVE)
