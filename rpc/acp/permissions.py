@@ -152,12 +152,13 @@ class PermissionDesk:
         times = self._asked.get(call_id, 0) + 1
         return call_id if times == 1 else f"{call_id}#{times}"
 
-    def _has_room(self, question: _Question) -> bool:
-        is_within = self._kept + question.size <= _MAX_KEPT
+    def _can_ask(self, question: _Question) -> bool:
+        """Whether there is room for it, and no open one has its name: an agent's own id may look like ours."""
+        is_within = self._kept + question.size <= _MAX_KEPT and question.name not in self._open
         return is_within and len(self._open) < _MAX_OPEN and len(self._open) + len(self._closed) < _MAX_ASKED
 
     def _put(self, question: _Question) -> None:
-        if not self._has_room(question):
+        if not self._can_ask(question):
             self._link.respond(question.request, _CANCELLED)
             return
         call, run = question.call, question.run

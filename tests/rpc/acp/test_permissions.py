@@ -132,6 +132,15 @@ def test_a_later_turn_may_use_the_id_of_a_call_again_but_no_late_word_of_it_does
     assert phases == ["start", "update", "running", "end", "start", "running", "end"]
 
 
+def test_a_question_never_takes_the_place_of_an_open_one() -> None:
+    agent = asked()
+    agent.ask_permission(1, "t1#2", title="own id")
+    agent.ask_permission(2, "t1", title="make")
+    assert outcomes(agent) == ["cancelled"]
+    agent.ask("decide", call_id="t1#2", decision="allow")
+    assert agent.sent[-1]["id"] == 1
+
+
 def test_a_note_goes_with_the_next_turn_of_its_conversation() -> None:
     agent = asked(abilities={"loadSession": True})
     agent.ask("decide", call_id="t1", decision="deny", note="use ninja")
