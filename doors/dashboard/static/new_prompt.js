@@ -3,18 +3,19 @@
 import { show } from "./dialogs.js";
 import { byId, h } from "./dom.js";
 
-/** Ask for it all; `app.openSession` takes it from there. Without a text the session is opened with a place to write. */
+/** Ask for it all; `app.openSession` takes it from there. Without a text the session is opened with a place to write, without a name under a new one. */
 export async function askForPrompt(app) {
+  const name = `web-${Date.now().toString(36)}`;
   const text = h("textarea", { id: "begin-text", rows: "5", placeholder: "What shall be done?", spellcheck: "true", autofocus: true });
-  const key = h("input", { id: "begin-key", type: "text", value: `web-${Date.now().toString(36)}`, maxlength: "512", spellcheck: "false", autocomplete: "off" });
+  const key = h("input", { id: "begin-key", type: "text", value: name, placeholder: name, maxlength: "512", spellcheck: "false", autocomplete: "off" });
   const agent = h("select", { id: "begin-agent" }, h("option", { value: "", text: "as configured" }));
   const model = h("input", { id: "begin-model", type: "text", placeholder: "the agent's own", list: "begin-models", maxlength: "256", spellcheck: "false", autocomplete: "off" });
   const models = h("datalist", { id: "begin-models" });
   fillLists(app, agent, models);
   const fields = [field("Prompt", text), h("div", { class: "field-row" }, field("Agent", agent), field("Model, for this prompt", model)), field("Session", key), models];
-  if ((await showForm(fields)) === null || !key.value.trim()) return;
+  if ((await showForm(fields)) === null) return;
   const given = { agent: agent.value, model: model.value.trim(), text: text.value.trim() };
-  app.openSession(key.value.trim(), { ...given, write: true });
+  app.openSession(key.value.trim() || name, { ...given, write: true });
 }
 
 const field = (label, input) => h("div", { class: "field" }, h("label", { for: input.id, text: label }), input);

@@ -195,6 +195,15 @@ def test_a_refused_prompt_is_told_and_not_lost(page: Page) -> None:
     expect(page.locator("#history .said")).to_have_count(0)
 
 
+def test_a_new_prompt_without_a_name_of_its_session_is_sent_in_one_of_a_name_of_its_own(page: Page) -> None:
+    page.locator("#new-session").click()
+    page.locator("#begin-key").fill(" ")
+    page.locator("#begin-text").fill("ECHO:somewhere")
+    page.locator("#begin-text").press("Enter")
+    expect(page.locator(ANSWER)).to_have_text(["somewhere"])
+    expect(page.locator("#conversation-title")).to_have_text(re.compile(r"^web-\w+$"))
+
+
 def test_a_message_with_scripts_in_it_is_text_wherever_it_is_shown(site: Site, page: Page) -> None:
     site.begin(f"key{HOSTILE}", f"ECHO:{HOSTILE}")
     row = page.locator("#sessions .session", has_text="window.taken = 1")
