@@ -2,6 +2,7 @@
 
 import { announce } from "./announcer.js";
 import { byId, h, setAttribute, setText } from "./dom.js";
+import { Drafts } from "./drafts.js";
 import { age, context } from "./format.js";
 import { History } from "./history.js";
 import { turnText } from "./spent.js";
@@ -19,6 +20,7 @@ export class ConversationView {
   #key = null;
   #agent = "";
   #opener = null;
+  #drafts = new Drafts();
   #history = new History((text) => this.#send(text));
   #isDeleted = false;
   /** Whether it is known how the last turn ended, where it was over when the session was opened. */
@@ -57,7 +59,9 @@ export class ConversationView {
   /** Show a session. `agent`: who is to answer where it is a new one; `write`: begin to write at once; `text`: send that, for `model`. */
   open(key, { agent = "", write = false, text = "", model = "" } = {}) {
     if (this.#key === null) this.#opener = document.activeElement;
+    else this.#drafts.keep(this.#key, byId("prompt").value);
     this.#key = key;
+    byId("prompt").value = this.#drafts.take(key);
     this.#agent = agent;
     this.#history.clear();
     this.#isEndKnown = false;
@@ -81,6 +85,7 @@ export class ConversationView {
   /** Back to where it was opened from. */
   close() {
     if (this.#key === null) return;
+    this.#drafts.keep(this.#key, byId("prompt").value);
     this.#key = null;
     sessionStorage.removeItem(OPEN);
     byId("conversation").hidden = true;
@@ -211,7 +216,7 @@ export class ConversationView {
     this.#send(text);
   }
 
-  /** Send a message to the open session; where it was refused it stands in the field again. */
+  /** Send a message to the open session; where it was refused it stands in that session's field again, before what was written since. */
   async #send(text, model = "") {
     const key = this.#key;
     const run = crypto.randomUUID?.() ?? `web-${Date.now()}-${Math.random().toString(36).slice(2)}`;
@@ -219,9 +224,13 @@ export class ConversationView {
     this.#history.toEnd();
     const params = { session: key, text, run, ...(this.#agent ? { agent: this.#agent } : {}), ...(model ? { model } : {}) };
     const answer = await this.#app.act("agent", params, "");
-    if (answer !== null || this.#key !== key) return;
+    if (answer !== null) return;
+    const isOpen = this.#key === key;
+    const refused = [text, isOpen ? byId("prompt").value : this.#drafts.take(key)].filter(Boolean).join("\n");
+    if (!isOpen) return this.#drafts.keep(key, refused);
     this.#history.withdraw(run);
-    if (byId("prompt").value === "") byId("prompt").value = text;
+    byId("prompt").value = refused;
+    return undefined;
   }
 }
 

@@ -6,7 +6,7 @@ import re
 import signal
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.doors.dashboard.conftest import OpenPage
 from tests.doors.dashboard.halting import WHOLE, HaltingModel
@@ -202,6 +202,32 @@ def test_a_new_prompt_without_a_name_of_its_session_is_sent_in_one_of_a_name_of_
     page.locator("#begin-text").press("Enter")
     expect(page.locator(ANSWER)).to_have_text(["somewhere"])
     expect(page.locator("#conversation-title")).to_have_text(re.compile(r"^web-\w+$"))
+
+
+def test_a_message_that_is_refused_late_stands_in_the_field_of_its_own_session(
+    site: Site, visit: Visit, page: Page
+) -> None:
+    for session in ("drafts/one", "drafts/two"):
+        site.say(session, "hello")
+    visit.open_session("drafts/one")
+    held: list[Route] = []
+    page.route("**/api/agent", lambda route: held.append(route))  # noqa: PLW0108  # a method of list has no attributes
+    with page.expect_request("**/api/agent"):
+        visit.send("for one")
+    page.locator("#prompt").fill("and more")
+    visit.open_session("drafts/two")
+    expect(page.locator("#prompt")).to_have_value("")
+    page.locator("#prompt").fill("for two")
+    [route] = held
+    route.fulfill(status=503, json={"error": {"code": "store", "message": "not just now"}})
+    expect(page.locator(".toast[data-tone=bad]").last).to_contain_text("not just now")
+    page.unroute("**/api/agent")
+    expect(page.locator("#prompt")).to_have_value("for two")
+    visit.open_session("drafts/one")
+    expect(page.locator("#prompt")).to_have_value("for one\nand more")
+    visit.open_session("drafts/two")
+    expect(page.locator("#prompt")).to_have_value("for two")
+    page.locator("#prompt").fill("")
 
 
 def test_a_message_with_scripts_in_it_is_text_wherever_it_is_shown(site: Site, page: Page) -> None:
