@@ -3,9 +3,14 @@
 import { byId, h, setAttribute, setText } from "./dom.js";
 import { short } from "./format.js";
 import { MarkdownText } from "./markdown.js";
-import { JOINED, askedIn, bubble, messageElements } from "./messages.js";
+import { JOINED, askedIn, bubble, messageElements, textsOf } from "./messages.js";
 
 const CUT_OFF = "Agent, cut off";
+
+const isSame = (message, text) => message === text;
+
+/** Whether a text is whole lines of a message: the supervisor writes collected ones, and what it has to say itself, with it into one. */
+const holdsLines = (message, text) => `\n${message}\n`.includes(`\n${text}\n`);
 
 /** A text as it stands in JSON. */
 const inside = (text) => JSON.stringify(text.trim()).slice(1, -1);
@@ -18,7 +23,7 @@ export class History {
   #waiting = h("div", { class: "group" });
   /** The questions of the turn; their view fills it. */
   #questions = byId("asked-here");
-  /** The transcript's messages: `{text, said, asked, elements, isMatched}`. `text`: as JSON; `said`: a user's words; `asked`: see `askedIn`; `elements`: with what was put behind it. */
+  /** The transcript's messages: `{text, said, asked, elements, isMatched}`. `text`: as JSON; `said`: a user's texts; `asked`: see `askedIn`; `elements`: with what was put behind it. */
   #messages = [];
   /** Messages that the transcript does not have, by run: `{element, text, started, joined, over}`. */
   #pending = new Map();
@@ -74,7 +79,7 @@ export class History {
     if (joined) setText(known.element.querySelector(".by"), JOINED);
     if (!known.element.isConnected) this.#waiting.append(known.element);
     if (started && !joined && known.element.parentElement === this.#waiting) this.#turn.append(known.element);
-    if (started) this.#settle(run, this.#messages, '"'); // the transcript may have come before the events
+    if (started) this.#settle(run, this.#messages); // the transcript may have come before the events
   }
 
   /** Take a message back that was refused. */
@@ -180,7 +185,7 @@ export class History {
     for (const { elements } of this.#messages.splice(same)) for (const element of elements) element.remove();
     const fresh = messages.slice(same);
     for (const [index, message] of fresh.entries()) {
-      const said = message.role === "user" ? JSON.stringify(message.content) : null;
+      const said = message.role === "user" ? textsOf(message).map((each) => each.trim()) : [];
       this.#messages.push({ text: texts[same + index], said, elements: messageElements(message), asked: askedIn(message), isMatched: false });
     }
     this.#transcript.append(...this.#messages.slice(same).flatMap((each) => each.elements));
@@ -202,19 +207,19 @@ export class History {
   /** What the transcript has need not be shown a second time; what it will never have stays. */
   #settleMessages(fresh, ended) {
     for (const [run, { element }] of this.#pending) {
-      if (this.#settle(run, fresh) || this.#settle(run, this.#messages, '"') || !ended.has(run)) continue;
+      if (this.#settle(run, fresh) || this.#settle(run, this.#messages) || this.#settle(run, fresh, holdsLines) || !ended.has(run)) continue;
       this.#pending.delete(run);
       this.#settled.add(run);
       if (element.parentElement === this.#waiting) this.#turn.append(element);
     }
   }
 
-  /** Whether one of the transcript's messages is that of a run whose turn has begun: then it alone is shown. `quote`: what stands around its words. */
-  #settle(run, messages, quote = "") {
+  /** Whether one of the transcript's messages is that of a run whose turn has begun: then it alone is shown. `holds`: whether a message's text has the run's. */
+  #settle(run, messages, holds = isSame) {
     const { element, text, started, over } = this.#pending.get(run);
-    const found = messages.find(({ said, isMatched }) => said !== null && !isMatched && said.includes(quote + inside(text) + quote));
+    const found = messages.find(({ said, isMatched }) => !isMatched && said.some((each) => holds(each, text.trim())));
     if (found === undefined || !(started || over)) return false;
-    found.isMatched = true;
+    found.isMatched = holds === isSame; // one that holds several is that of each
     this.#pending.delete(run);
     this.#settled.add(run);
     element.remove();

@@ -30,6 +30,12 @@ export function bubble(who, text, by = who === "user" ? "You" : "Agent") {
   return h("div", { class: `said ${who}` }, h("span", { class: "by", text: by }), words);
 }
 
+/** The texts of a message. */
+export function textsOf({ content }) {
+  if (typeof content === "string") return [content];
+  return Array.isArray(content) ? content.filter(({ type }) => type === "text").map(({ text: said }) => said) : [];
+}
+
 /** What a person has begun a turn with; null where it is something else, or more than a text. */
 export function askedIn({ role, content, origin }) {
   if (role !== "user" || origin) return null;

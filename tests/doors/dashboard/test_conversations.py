@@ -230,6 +230,40 @@ def test_a_message_that_is_refused_late_stands_in_the_field_of_its_own_session(
     page.locator("#prompt").fill("")
 
 
+SETTLING = """async ({ transcripts, pending }) => {
+    const { History } = await import("/assets/history.js");
+    const history = new History(() => {});
+    history.clear();
+    for (const [run, text] of Object.entries(pending)) history.drawPending({ run, text, started: true, joined: false });
+    const show = (messages) => history.show(messages, { live: "", isOver: false, ended: new Set() });
+    const left = transcripts.map((texts) => {
+        show(texts.map((content) => ({ role: "user", content })));
+        return [...document.querySelectorAll("#history [data-pending] .text")].map((each) => each.textContent);
+    });
+    history.clear();
+    return left;
+}"""
+"""What stands in the page of each run's message besides the transcript, after each reading of that."""
+
+
+@pytest.mark.parametrize(
+    ("pending", "transcripts", "left"),
+    [
+        ({"a": "ok"}, [["look here"], ["look here", "ok"]], [["ok"], []]),
+        ({"a": "ok", "b": "ok"}, [["ok"], ["ok", [{"type": "text", "text": "ok"}]]], [["ok"], []]),
+        ({"a": "text"}, [[[{"type": "text", "text": "ok"}]]], [["text"]]),
+        ({"a": "one", "b": "two\nlines"}, [["[2 came in]\n\n[1 of 2]\none\n\n[2 of 2]\ntwo\nlines"]], [[]]),
+        ({"a": "go on"}, [["[SYSTEM] a command has ended\n\ngo on"]], [[]]),
+    ],
+    ids=["part of another", "said twice", "a key of JSON", "collected", "behind events"],
+)
+def test_a_message_is_settled_by_itself_or_by_whole_lines_of_a_message_that_it_came_in(
+    page: Page, pending: dict[str, str], transcripts: list[list[object]], left: list[list[str]]
+) -> None:
+    page.keyboard.press("Escape")  # whatever is open
+    assert page.evaluate(SETTLING, {"transcripts": transcripts, "pending": pending}) == left
+
+
 def test_a_message_with_scripts_in_it_is_text_wherever_it_is_shown(site: Site, page: Page) -> None:
     site.begin(f"key{HOSTILE}", f"ECHO:{HOSTILE}")
     row = page.locator("#sessions .session", has_text="window.taken = 1")
