@@ -2,12 +2,16 @@
 
 import { byId, h, setText } from "./dom.js";
 
+/** Gives the open dialog's caller its answer, of the label that was pressed; empty where none was. */
+let answer = () => {};
+
 /**
  * Show `body` (elements) under a title. `actions`: `{label, tone?, value, focus?}`; answers with the value of the one
- * that was chosen, null where the dialog was closed otherwise. Only one dialog is open at a time. `width`: `wide` where lines are long.
+ * that was chosen, null where the dialog was closed otherwise. Only one dialog is open at a time: another one takes its place. `width`: `wide` where lines are long.
  */
 export function show(title, body, actions, width = "") {
   const dialog = byId("dialog");
+  answer("");
   if (dialog.open) dialog.close();
   setText(byId("dialog-title"), title);
   byId("dialog-body").replaceChildren(...body);
@@ -19,7 +23,7 @@ export function show(title, body, actions, width = "") {
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(actions.find((action) => action.label === dialog.returnValue)?.value ?? null), { once: true });
+    answer = (label) => resolve(actions.find((action) => action.label === label)?.value ?? null);
   });
 }
 
@@ -37,9 +41,10 @@ export function facts(pairs) {
   return h("dl", { class: "facts-list" }, ...pairs.flatMap(([name, value]) => [h("dt", { text: name }), h("dd", { text: value })]));
 }
 
-/** Close the dialog on a click beside it, as people expect. */
+/** Let the dialog answer; close it on a click beside it, as people expect. */
 export function prepareDialog() {
   const dialog = byId("dialog");
+  dialog.addEventListener("close", () => dialog.open || answer(dialog.returnValue)); // the event of one that was replaced comes while the next is open
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });

@@ -201,6 +201,23 @@ def test_a_list_that_is_older_than_the_end_of_a_session_does_not_bring_it_back(p
     assert known == [False, True]
 
 
+def test_a_dialog_that_takes_the_place_of_another_waits_for_its_own_answer(page: Page) -> None:
+    page.locator("#help").click()
+    page.evaluate(
+        """async () => {
+            const { show } = await import("/assets/dialogs.js");
+            window.answers = [];
+            for (const name of ["first", "second"]) {
+                show(name, [], [{ label: name, value: name }]).then((value) => window.answers.push(value));
+            }
+        }"""
+    )
+    page.locator("#dialog").get_by_role("button", name="second").click()
+    page.wait_for_function("window.answers.length === 2")
+    assert page.evaluate("window.answers") == [None, "second"]
+    expect(page.locator("#dialog")).to_be_hidden()
+
+
 def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.id || document.activeElement.className"))
 
