@@ -218,6 +218,17 @@ def test_a_dialog_that_takes_the_place_of_another_waits_for_its_own_answer(page:
     expect(page.locator("#dialog")).to_be_hidden()
 
 
+def test_what_would_round_to_a_thousand_thousands_is_a_million(page: Page) -> None:
+    shown = page.evaluate(
+        """async (counts) => {
+            const { count } = await import("/assets/format.js");
+            return counts.map(count);
+        }""",
+        [0, 9_999, 12_345, 200_000, 999_949, 999_950, 4_500_000],
+    )
+    assert shown == ["0", "9999", "12.3 k", "200 k", "999.9 k", "1 M", "4.5 M"]
+
+
 def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.id || document.activeElement.className"))
 
