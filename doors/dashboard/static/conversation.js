@@ -6,13 +6,13 @@ import { Drafts } from "./drafts.js";
 import { age, context } from "./format.js";
 import { History } from "./history.js";
 import { turnText } from "./spent.js";
-import { endOf, hasFailed, isJoining, isPiece, STATE_WORDS } from "./model.js";
+import { endOf, hasFailed, isJoining, isPiece } from "./model.js";
 
 const MESSAGES = 100;
 const SETTLE = 150; // milliseconds in which several reasons to read the history again are one
 const OPEN = "pool-open";
 const READ_AFTER = new Set(["run:start", "done", "tool:start", "tool:end", "tool:error", "session_reset", "compaction:end"]);
-const TONES = { WORKING: "busy", PAUSED: "warn", WAITING: "warn", FAILED: "bad", READY: "quiet" };
+const TONES = { working: "busy", approval: "warn", waiting: "warn", failed: "bad" };
 
 export class ConversationView {
   #model;
@@ -118,12 +118,12 @@ export class ConversationView {
     if (this.#key === null) return;
     const session = this.#model.sessions.get(this.#key);
     const waits = this.#model.waitsFor(this.#key);
-    const state = session?.state ?? "NEW";
-    const shown = waits !== null ? "WAITING" : state === "READY" && session.failed ? "FAILED" : state;
-    setText(byId("conversation-state"), STATE_WORDS[shown]);
+    const state = session?.state ?? "idle";
+    const shown = this.#model.shownState(this.#key);
+    setText(byId("conversation-state"), shown);
     setAttribute(byId("conversation-state"), "data-tone", TONES[shown] ?? "quiet");
-    byId("abort").hidden = state !== "WORKING" && state !== "PAUSED";
-    setText(byId("composer-hint"), state === "WORKING" ? "Enter adds to the running turn" : "Enter sends, Shift+Enter begins a line");
+    byId("abort").hidden = state === "idle";
+    setText(byId("composer-hint"), state === "working" ? "Enter adds to the running turn" : "Enter sends, Shift+Enter begins a line");
     this.#drawNote(state, waits);
     const worker = this.#model.status?.workers.find((each) => each.session === this.#key);
     const said = worker?.report ?? {};
@@ -151,7 +151,7 @@ export class ConversationView {
   #drawNote(state, waits) {
     const names = [...this.#model.permissions.values()].filter(({ session }) => session === this.#key).map(({ call }) => call.name);
     const note = byId("asks-note");
-    note.hidden = state !== "PAUSED" && names.length === 0 && waits === null;
+    note.hidden = state !== "approval" && names.length === 0 && waits === null;
     if (note.hidden) return;
     const asked = names.length > 0 ? `Waits for your approval: ${names.join(", ")}` : "Waits for an answer to a question of the agent, which this page cannot give";
     setText(note.querySelector("span"), waits === null || names.length > 0 ? asked : waitText(waits, this.#model.status.waiting.length));
@@ -179,7 +179,7 @@ export class ConversationView {
     if (!this.#model.sessions.has(key)) return undefined;
     this.#reading = key;
     const ended = this.#history.endedRuns;
-    const wasOver = this.#model.sessions.get(key).state === "READY";
+    const wasOver = this.#model.sessions.get(key).state === "idle";
     const answer = await this.#app.ask("sessions.history", { session: key, limit: MESSAGES });
     this.#reading = null;
     if (answer !== null && key === this.#key) this.#show(answer.messages, ended, wasOver);
@@ -191,9 +191,9 @@ export class ConversationView {
   async #lookAtEnd(key) {
     this.#isEndKnown = true;
     const session = this.#model.sessions.get(key);
-    if (session?.state !== "READY" || session.lastRun === null) return;
+    if (session?.state !== "idle" || session.lastRun === null) return;
     const outcome = await this.#app.ask("agent.wait", { session: key, run_id: session.lastRun, timeout_ms: 0 });
-    if (outcome === null || outcome.status === "timeout" || key !== this.#key || session.lastRun !== outcome.run_id || session.state !== "READY") return;
+    if (outcome === null || outcome.status === "timeout" || key !== this.#key || session.lastRun !== outcome.run_id || session.state !== "idle") return;
     session.failed = hasFailed(outcome);
     const seconds = outcome.started_at ? outcome.ended_at - outcome.started_at : null;
     const cost = turnText({ seconds, usage: outcome.usage ?? null, model: this.#modelName });
@@ -203,7 +203,7 @@ export class ConversationView {
 
   #show(messages, ended, wasOver) {
     const session = this.#model.sessions.get(this.#key);
-    this.#history.change(() => this.#history.show(messages, { live: session?.live ?? "", isOver: wasOver && session?.state === "READY", ended }));
+    this.#history.change(() => this.#history.show(messages, { live: session?.live ?? "", isOver: wasOver && session?.state === "idle", ended }));
   }
 
   // --- writing ---

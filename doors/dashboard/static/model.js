@@ -20,8 +20,9 @@ export const isPiece = (type) => type.endsWith("_chunk");
 /** Whether a message came into a turn that was running: its run begins, but no turn does. */
 export const isJoining = ({ run_id: run, data }) => Boolean(data?.leader) && data.leader !== run;
 
-/** The words for the states of a session, the same as in a terminal. */
-export const STATE_WORDS = { NEW: "new", READY: "idle", WORKING: "working", PAUSED: "approval", WAITING: "waiting", FAILED: "failed" };
+/** What the protocols say of a session, in the words of the commands; a word of a later version stays as it is. */
+const STATES = { READY: "idle", WORKING: "working", PAUSED: "approval" };
+const stateOf = (state) => STATES[state] ?? state;
 
 const ENDS = { interrupted: "it was aborted", timeout: "it took too long", error: "it failed", length: "the answer has reached a limit and is cut off" };
 
@@ -35,7 +36,8 @@ export const hasFailed = ({ reason, error }) => ["error", "timeout"].includes(re
 class Session {
   agent = "";
   role = "";
-  state = "READY";
+  /** Whether a turn runs: `idle`, `working` or `approval`. */
+  state = "idle";
   updatedAt = 0;
   model = null;
   /** What was said last, or what goes on, while no answer is under way. */
@@ -118,6 +120,14 @@ export class Model {
     return this.#waits.get(key) ?? null;
   }
 
+  /** What a session is doing: `idle`, `working`, `waiting` or `approval`; `failed` where its last turn has, `new` where there is none of that key. */
+  shownState(key) {
+    const session = this.sessions.get(key);
+    if (this.#waits.has(key) && session?.state !== "approval") return "waiting";
+    if (session === undefined) return "new";
+    return session.failed && session.state === "idle" ? "failed" : session.state;
+  }
+
   /**
    * Take the answer of `sessions.list` that was asked for when there had been `asked` events. Sessions that it does not
    * have are gone; what events have said since then is newer than it.
@@ -129,7 +139,7 @@ export class Model {
       const session = this.sessions.get(view.key) ?? new Session(view.key);
       Object.assign(session, { agent: view.agent, role: view.role, model: view.model });
       session.lastRun ??= view.last_run;
-      if (session.changed <= asked) session.state = view.state;
+      if (session.changed <= asked) session.state = stateOf(view.state);
       session.updatedAt = Math.max(session.updatedAt, view.updated_at);
       sessions.set(view.key, session);
     }
@@ -149,7 +159,7 @@ export class Model {
 
   /** The sessions, those that wait for a person first, then those at work, then by the time of their last turn. */
   sortedSessions() {
-    const rank = { PAUSED: 0, WORKING: 1 };
+    const rank = { approval: 0, working: 1 };
     const order = (a, b) => (rank[a.state] ?? 2) - (rank[b.state] ?? 2) || b.updatedAt - a.updatedAt || (a.key < b.key ? -1 : 1);
     return [...this.sessions.values()].sort(order);
   }
@@ -266,7 +276,7 @@ export class Model {
       session.live += piece;
       if (session.live.length > 2 * KEPT_TEXT) Object.assign(session, { live: session.live.slice(-KEPT_TEXT), isFromStart: false });
       session.failed = false;
-    } else if (type === "state_changed") Object.assign(session, { state: data.to, changed: this.eventCount });
+    } else if (type === "state_changed") Object.assign(session, { state: stateOf(data.to), changed: this.eventCount });
     else if (type === "session_deleted") this.#delete(key);
     else if (type === "session_reset") Object.assign(session, { note: "", live: "" });
     else if ((type === "run:start" && !isJoining(event)) || type.startsWith("tool:")) {

@@ -3,11 +3,10 @@
 import { byId, h, reconcile, setAttribute, setText } from "./dom.js";
 import { age, plural } from "./format.js";
 import { ItemList } from "./lists.js";
-import { STATE_WORDS } from "./model.js";
 import { askForPrompt } from "./new_prompt.js";
 
 const MOST = 200;
-const BADGES = { PAUSED: "approval", FAILED: "failed" };
+const BADGES = new Set(["approval", "failed"]);
 const TAIL = 44; // characters of an answer that grows
 
 export class SessionsView {
@@ -31,7 +30,7 @@ export class SessionsView {
     const waiting = new Map((this.#model.status?.gateway.lanes.sessions ?? []).map((lane) => [lane.session, lane.waiting]));
     const now = this.#app.now();
     reconcile(byId("sessions"), shown, (session) => session.key, (session) => this.#create(session), (element, session) =>
-      update(element, session, { now, waiting: waiting.get(session.key) ?? 0, waits: this.#model.waitsFor(session.key), open: this.#app.openKey() }),
+      update(element, session, { now, waiting: waiting.get(session.key) ?? 0, waits: this.#model.waitsFor(session.key), state: this.#model.shownState(session.key), open: this.#app.openKey() }),
     );
     this.#list.settle();
     setText(byId("sessions-count"), String(all.length));
@@ -59,17 +58,16 @@ function lastLine(session) {
   return `…${tail.slice(tail.indexOf(" ") + 1)}`;
 }
 
-function update(element, session, { now, waiting, waits, open }) {
+function update(element, session, { now, waiting, waits, state, open }) {
   const button = element.firstElementChild;
-  const state = waits !== null ? "WAITING" : session.failed && session.state === "READY" ? "FAILED" : session.state;
   setAttribute(button, "data-state", state);
   setAttribute(button, "aria-current", session.key === open ? "true" : null);
   setText(element.querySelector(".key"), session.key);
   const badge = element.querySelector(".badge");
-  const text = BADGES[state] ?? (waiting > 0 ? `${waiting} waiting` : "");
+  const text = BADGES.has(state) ? state : waiting > 0 ? `${waiting} waiting` : "";
   badge.hidden = text === "";
   setText(badge, text);
-  const place = waits?.place ? `waiting, place ${waits.place}` : STATE_WORDS[state];
-  setText(element.querySelector(".when"), state === "WORKING" || state === "WAITING" ? place : age(now - session.updatedAt));
+  const place = waits?.place ? `waiting, place ${waits.place}` : state;
+  setText(element.querySelector(".when"), state === "working" || state === "waiting" ? place : age(now - session.updatedAt));
   setText(element.querySelector(".last"), (waits?.why ?? lastLine(session)) || `${session.agent}/${session.role}`.replace(/^\/$/, "–"));
 }

@@ -109,7 +109,7 @@ def test_of_a_killed_worker_the_half_answer_stays_and_its_conversation_goes_on_w
     for by in (["You", "Agent", "You", "Agent, cut off"], ["You", "Agent", "You"]):
         expect(page.locator("#history .trouble")).to_have_text(re.compile(r"^The turn ended: worker \w+ killed by sig"))
         expect(page.locator("#conversation-state")).to_have_text("failed")
-        expect(page.locator("#sessions .session[aria-current]")).to_have_attribute("data-state", "FAILED")
+        expect(page.locator("#sessions .session[aria-current]")).to_have_attribute("data-state", "failed")
         expect(page.locator("#history .by")).to_have_text(by)
         if "Agent, cut off" in by:
             expect(page.locator(ANSWER).last).to_contain_text("piece 9")
@@ -306,7 +306,7 @@ def test_a_call_is_approved_and_another_denied_with_a_note_that_reaches_the_mode
     expect(card).to_contain_text("echo it-was-done")
     expect(page).to_have_title("(1) pool")
     expect(page.locator("#announcer")).to_contain_text("Approval needed: exec in session asking")
-    expect(page.locator("#sessions .session", has_text="asking")).to_have_attribute("data-state", "PAUSED")
+    expect(page.locator("#sessions .session", has_text="asking")).to_have_attribute("data-state", "approval")
     card.get_by_role("button", name="Approve exec in asking").click()
     expect(page.locator("#approvals")).to_be_hidden()
     assert site.call("agent.wait", run_id=first)["text"].strip() == "it-was-done"

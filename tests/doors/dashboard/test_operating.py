@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.doors.dashboard.conftest import OpenPage
 from tests.doors.dashboard.site import Site, Visit
+from wire.session_state import session_state
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
@@ -24,7 +25,7 @@ def test_the_pool_is_paused_only_when_that_was_confirmed_and_goes_on_when_resume
     site.begin("patient", "ECHO:at last")
     expect(page.locator("#waiting li")).to_contain_text("the pool is paused")
     row = page.locator("#sessions .session", has_text="patient")
-    expect(row).to_have_attribute("data-state", "WAITING")
+    expect(row).to_have_attribute("data-state", "waiting")
     expect(row.locator(".when")).to_have_text("waiting, place 1")
     expect(row.locator(".last")).to_have_text("the pool is paused")
     row.click()
@@ -169,6 +170,26 @@ def test_a_worker_that_is_given_up_is_no_activity_of_its_session(page: Page) -> 
         }"""
     )
     assert ages == [10, 10, 10]
+
+
+def test_the_states_of_sessions_have_the_words_of_the_commands(page: Page) -> None:
+    states = ["READY", "WORKING", "PAUSED", "LATER"]
+    shown = page.evaluate(
+        """async (states) => {
+            const { Model } = await import("/assets/model.js");
+            const model = new Model();
+            const view = (state) => ({ key: state, agent: "a", role: "r", state, updated_at: 5, last_run: null });
+            model.takeSessions(states.map(view), 0);
+            const words = () => states.map((state) => model.shownState(state));
+            const before = words();
+            const waiting = states.map((session) => ({ session, why: "", position: 1, waited: 1 }));
+            const gateway = { permissions: [], events: { last_seq: 0 }, lanes: { sessions: [] } };
+            model.takeStatus({ workers: [], waiting, gateway }, 0);
+            return [before, words()];
+        }""",
+        states,
+    )
+    assert shown == [[session_state(state, waits=waits) for state in states] for waits in (False, True)]
 
 
 def test_a_line_about_a_call_has_its_command_as_text_also_where_it_is_cut(page: Page) -> None:
