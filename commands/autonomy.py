@@ -189,7 +189,7 @@ def add(
 @with_client
 def delete(client: ControlClient, job: str, *, as_json: bool) -> None:
     """Delete a job that was added; a run in progress ends normally."""
-    deleted = client.call("cron.remove", {"id": job})
+    deleted = client.call("cron.delete", {"id": job})
     print_answer(deleted, f"{clean(deleted['id'])} is deleted", as_json=as_json)
 
 

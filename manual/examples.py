@@ -51,7 +51,7 @@ _BEFORE_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("cron.disable", {"id": "standup"}),
     ("cron.enable", {"id": "standup"}),
     ("cron.run", {"id": "standup"}),
-    ("cron.remove", {"id": "standup"}),
+    ("cron.delete", {"id": "standup"}),
     ("workers.list", {}),
     ("waiting.list", {}),
     ("explain", {"session": "alice"}),

@@ -248,7 +248,7 @@ def _session_methods(gateway: Gateway, autonomy: Autonomy, methods: _Methods) ->
         "cron.add": (CronAdd, _params_only(cron.add)),
         "cron.list": (CronList, _params_only(cron.list)),
         "cron.get": (CronName, _params_only(cron.get)),
-        "cron.remove": (CronName, _params_only(cron.remove)),
+        "cron.delete": (CronName, _params_only(cron.delete)),
         "cron.enable": (CronName, _params_only(cron.enable)),
         "cron.disable": (CronName, _params_only(cron.disable)),
         "cron.run": (CronName, _params_only(cron.run_now)),

@@ -20,7 +20,7 @@ Text = Annotated[str, msgspec.Meta(min_length=1, max_length=32_768)]
 
 
 class CronAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``cron.add``: a job that is kept until it is removed; as ``[cron.jobs.NAME]``, with times as people write them.
+    """``cron.add``: a job that is kept until it is deleted; as ``[cron.jobs.NAME]``, with times as people write them.
 
     ``at``: a time (``2031-05-01T08:00``, in ``tz`` where it has no offset) or a span from now (``20m``). ``every`` and
     ``timeout``: spans. ``id`` is made where it is absent. ``replace``: in place of an added job of that id.
@@ -45,7 +45,7 @@ class CronAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CronName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``cron.get``, ``cron.remove``, ``cron.enable``, ``cron.disable``, ``cron.run``: one job."""
+    """``cron.get``, ``cron.delete``, ``cron.enable``, ``cron.disable``, ``cron.run``: one job."""
 
     id: Name
 

@@ -272,7 +272,7 @@ class CronService:
         await _await_all([kept, *self._runner.perform(self._machine.put(job, None, self._ports.wall()))])
         return self._view(job.id)
 
-    async def remove(self, params: CronName) -> CronJobView:
+    async def delete(self, params: CronName) -> CronJobView:
         """Delete an added job and return it once that is durable. Its running run finishes."""
         view = self._view(params.id)
         self._store.reject_configured(params.id, "delete")

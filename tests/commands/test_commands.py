@@ -185,7 +185,7 @@ def test_a_closed_standard_stream_hinders_no_command(bench: Bench, closed: str) 
 # --- what is asked for, and what is printed --------------------------------------------------------------------------
 
 ANSWERS = {"heartbeat.status": AGENTS, "heartbeat.run": BEAT, "cron.list": JOBS}
-ANSWERS |= {f"cron.{name}": JOB for name in ("add", "get", "remove", "run", "enable", "disable")}
+ANSWERS |= {f"cron.{name}": JOB for name in ("add", "get", "delete", "run", "enable", "disable")}
 RELOADED = {"changed": ["pool.max", "log.level"], "needs_restart": ["data_dir"]}
 
 
@@ -265,7 +265,7 @@ CRON_JOB = {"cron": "* * * * *", "session": "alice", "delete_after_run": False, 
         ("cron list --after a", "standup", ("cron.list", {"after": "a"})),
         ("cron show a", "standup", ("cron.get", {"id": "a"})),
         ("cron run a", "standup is begun; see: pool cron show standup\n", ("cron.run", {"id": "a"})),
-        ("cron delete a", "standup is deleted\n", ("cron.remove", {"id": "a"})),
+        ("cron delete a", "standup is deleted\n", ("cron.delete", {"id": "a"})),
         ("cron add --at 20m -", STANDUP, ("cron.add", {"at": "20m", "text": "the bell rang"})),
         (
             "cron add --id a --every 1h --isolated --to none --timeout 5m --agent ops --tz UTC --delete --replace x",

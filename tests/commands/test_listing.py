@@ -73,11 +73,11 @@ def test_the_states_to_filter_workers_by_are_those_that_workers_have() -> None:
         ("heartbeat status", ("heartbeat.status", {})),
         ("sessions get ada", ("sessions.get", {"session": "ada"})),
         ("cron get a", ("cron.get", {"id": "a"})),
-        ("cron rm a", ("cron.remove", {"id": "a"})),
-        ("cron remove a", ("cron.remove", {"id": "a"})),
+        ("cron rm a", ("cron.delete", {"id": "a"})),
+        ("cron remove a", ("cron.delete", {"id": "a"})),
     ],
 )
 def test_short_words_and_those_of_before_mean_the_same(bench: Bench, words: str, call: tuple[str, object]) -> None:
-    bench.pool.fixed = {"heartbeat.status": AGENTS, "cron.get": JOB, "cron.remove": JOB}
+    bench.pool.fixed = {"heartbeat.status": AGENTS, "cron.get": JOB, "cron.delete": JOB}
     result = bench.run(*words.split())
     assert (result.exit_code, bench.pool.calls) == (0, [call]), result.output

@@ -54,7 +54,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "cron.run": {"id": "tidy"},
     "cron.disable": {"id": "tidy"},
     "cron.enable": {"id": "tidy"},
-    "cron.remove": {"id": "tidy"},
+    "cron.delete": {"id": "tidy"},
 }
 """The least that each method needs."""
 
@@ -93,7 +93,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     ],
     "cron.list": [{"limit": 0}, {"limit": 1001}],
     "cron.get": [{"id": ""}],
-    "cron.remove": [{"id": "x" * 65}],
+    "cron.delete": [{"id": "x" * 65}],
     "cron.run": [{"id": 5}],
     "approvals.show": [{"offset": -1}, {"call_id": ""}],
     "drain": [{"timeout": -1}],

@@ -1,4 +1,4 @@
-// Scheduled jobs: when each is due, how its last run ended; run one now, or remove it.
+// Scheduled jobs: when each is due, how its last run ended; run one now, disable or delete it.
 
 import { byId, h, reconcile, setAttribute, setText } from "./dom.js";
 import { confirm, facts, show } from "./dialogs.js";
@@ -42,11 +42,13 @@ export class JobsView {
     const job = this.#page.jobs.find((each) => each.id === id);
     if (job === undefined) return;
     const actions = [{ label: "Close", value: "close", focus: true }, { label: "Open session", value: "open" }];
-    if (job.source === "added") actions.push({ label: "Remove", value: "remove", tone: "danger" });
+    const isOff = !job.enabled;
+    if (job.source === "added") actions.push({ label: isOff ? "Enable" : "Disable", value: "switch" }, { label: "Delete", value: "delete", tone: "danger" });
     const chosen = await show(`Job ${id}`, [facts(describe(job))], actions);
     if (chosen === "open") this.#app.openSession(job.session);
-    if (chosen === "remove" && (await confirm(`Remove job ${id}?`, "It is not run again. A run that is under way goes on.", "Remove"))) {
-      await this.#act("cron.remove", { id }, `Job ${id} is removed`);
+    if (chosen === "switch") await this.#act(isOff ? "cron.enable" : "cron.disable", { id }, `Job ${id} is ${isOff ? "enabled" : "disabled"}`);
+    if (chosen === "delete" && (await confirm(`Delete job ${id}?`, "It is not run again. A run that is under way goes on.", "Delete"))) {
+      await this.#act("cron.delete", { id }, `Job ${id} is deleted`);
     }
   }
 

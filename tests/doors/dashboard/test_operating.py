@@ -108,7 +108,7 @@ def test_events_are_what_agents_do_until_internals_are_wanted_by_channel_and_tex
     page.locator("#events-filter").blur()
 
 
-def test_scheduled_jobs_are_listed_run_at_a_press_and_removed(site: Site, open_page: OpenPage) -> None:
+def test_scheduled_jobs_are_listed_run_at_a_press_switched_and_deleted(site: Site, open_page: OpenPage) -> None:
     site.call("cron.add", id="nightly", cron="0 7 1 1 *", text="ECHO:the report", session="reports", mode="isolated")
     page = open_page(site).page
     row = page.locator("#jobs li")
@@ -118,8 +118,13 @@ def test_scheduled_jobs_are_listed_run_at_a_press_and_removed(site: Site, open_p
     expect(row.locator(".why")).to_contain_text("ok")
     row.get_by_role("button", name="nightly", exact=True).click()
     expect(page.locator("#dialog")).to_contain_text("ECHO:the report")
-    page.locator("#dialog").get_by_role("button", name="Remove").click()
-    page.locator("#dialog").get_by_role("button", name="Remove").click()
+    for order, end in (("Disable", "off"), ("Enable", re.compile(r"^in \d+ \w"))):
+        page.locator("#dialog").get_by_role("button", name=order).click()
+        expect(row.locator(".end")).to_have_text(end)
+        assert site.call("cron.get", id="nightly")["enabled"] == (order == "Enable")
+        row.get_by_role("button", name="nightly", exact=True).click()
+    page.locator("#dialog").get_by_role("button", name="Delete").click()
+    page.locator("#dialog").get_by_role("button", name="Delete").click()
     expect(page.locator("#jobs-panel")).to_be_hidden()
     assert site.call("cron.list")["total"] == 0
 

@@ -100,7 +100,7 @@ async def test_an_unknown_job_is_refused(house: House) -> None:
     refusal = "there is no job 'job'; `pool cron list`"
     async with running(house) as service:
         with pytest.raises(UsageError, match=refusal):
-            await service.remove(JOB)
+            await service.delete(JOB)
         with pytest.raises(UsageError, match=refusal):
             service.run_now(JOB)
         with pytest.raises(UsageError, match=refusal):

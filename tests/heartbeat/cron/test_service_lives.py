@@ -52,7 +52,7 @@ async def test_an_added_job_is_there_in_the_next_life(house: House) -> None:
     await trio.sleep(HOUR)
     async with running(house) as service:
         assert look(service).next_due == BEGIN + 2 * HOUR
-        await service.remove(JOB)
+        await service.delete(JOB)
     assert house.kept == {JOB_KIND: {}, STATE_KIND: {}}
     async with running(house) as service:
         assert service.list(CronList()).total == 0
@@ -102,7 +102,7 @@ async def test_what_is_kept_of_jobs_that_are_gone_is_dropped(house: House) -> No
 async def test_a_job_of_the_settings_can_be_changed_only_there(house: House) -> None:
     async with running(house, job=isolated()) as service:
         with pytest.raises(UsageError, match=r"\[cron\.jobs\.job\] of the settings file; delete it there"):
-            await service.remove(JOB)
+            await service.delete(JOB)
         with pytest.raises(UsageError, match="change it there"):
             await service.add(CronAdd(id="job", text="x", every="1m", replace=True))
         assert service.run_now(JOB).running_since == BEGIN
