@@ -59,10 +59,12 @@ class OpenLog {
   /** What was added since; where more was added than a page holds, the page takes the place of all. */
   async readOn() {
     if (this.#asking) return;
+    const turn = this.#turn;
     const page = await this.#ask(this.#after === null ? {} : { after: this.#after });
+    if (page === null && turn === this.#turn) setText(this.note, "It cannot be read just now; what is shown is from before.");
     if (page === null) return;
     if (this.#after === null || page.before !== null) this.#replace(page);
-    else if (page.lines.length > 0) this.#append(page);
+    else this.#append(page);
     this.#after = page.after;
   }
 

@@ -81,7 +81,13 @@ def test_a_wrong_token_is_refused_in_words_and_the_right_one_opens_the_page(
 @pytest.mark.parametrize("width", [320, 900, 2560])
 def test_nothing_sticks_out_at_any_width(site: Site, open_page: OpenPage, width: int) -> None:
     site.say("a-session-with-quite-a-long-name/" + "x" * 60, "ECHO:" + "long" * 100)
+    job = {"id": "a-job-with-quite-a-long-name-" + "x" * 30}
+    site.call("cron.add", **job, cron="0 7 1 1 *", text="ECHO:x", mode="isolated")
     page = open_page(site, viewport={"width": width, "height": 800}).page
+    expect(page.locator("#jobs li")).to_have_count(1)
+    for rows in page.locator(".rows:visible").all():
+        assert rows.evaluate("rows => rows.scrollWidth <= rows.clientWidth"), rows.get_attribute("id")
+    site.call("cron.delete", **job)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     if width < 1000:
         page.get_by_role("button", name="Sessions", exact=True).click()

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.doors.dashboard.site import Site
+from tests.doors.dashboard.site import Site, Visit
 from wire.log_file import line_head
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
 
-def test_a_workers_log_is_followed_read_back_and_there_after_its_end(site: Site, page: Page) -> None:
+def test_a_workers_log_is_followed_read_back_and_there_after_its_end(site: Site, visit: Visit, page: Page) -> None:
     site.say("logged", "hello")
     worker = site.worker_of("logged")["id"]
     path = Path(site.call("status")["supervisor"]["data_dir"], "logs", f"{worker}.log")
@@ -38,6 +38,10 @@ def test_a_workers_log_is_followed_read_back_and_there_after_its_end(site: Site,
     expect(lines.last).to_contain_text(re.compile(r"^\d\d:\d\d:\d\d \w+ \w+"))
     page.locator("#log-name").select_option(label=f"{worker} (ended)")
     expect(lines.last).to_contain_text("ended")
+    note = page.locator("#dialog-body > .hint")
+    for is_offline, said in ((True, "It cannot be read just now"), (False, re.compile(r"^\d+ lines"))):
+        visit.context.set_offline(is_offline)
+        expect(note).to_contain_text(said)
     page.keyboard.press("Escape")
 
 
