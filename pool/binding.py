@@ -12,6 +12,7 @@ from profiles.profile import CapabilityProfile
 _RUNNING, _PAUSED, _BOUND = PoolMode.RUNNING, PoolMode.PAUSED, MatchLevel.BOUND
 _ACTIVE, _PARKING = SessionState.ACTIVE, SessionState.PARKING
 _LEASED, _PREPARING = WorkerState.LEASED, WaiterState.PREPARING
+_ENDS_OF_RESUMES = (FailureKind.RESUME, FailureKind.CRASHED, FailureKind.PROTOCOL)
 
 
 class SessionBinder:
@@ -281,13 +282,18 @@ class SessionBinder:
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
-    def failed(self, worker: WorkerRecord, kind: FailureKind, error: PoolError) -> None:
-        """Stop a worker that failed at ``kind``; the session of a failed resume is charged for it."""
+    def failed(self, worker: WorkerRecord, kind: FailureKind, error: PoolError) -> bool:
+        """Stop a worker that failed at ``kind``; the session of a failed resume is charged for it, and then True.
+
+        So is that of a resume of which the worker has died: what an agent cannot read stops no other session.
+        """
         session, preparation = worker.session, worker.preparation
         resuming = preparation is not None and preparation.resume_from is not None and preparation.resetting
         if kind is FailureKind.RESUME and not resuming:
             kind = FailureKind.RESET
         worker.failure = kind
         self._workers.stop(worker, StopReason.FAILED, force=kind is not FailureKind.STALLED)
-        if kind is FailureKind.RESUME and session is not None:
-            self._workers.resume_failed(session, error)
+        if session is None or not resuming or kind not in _ENDS_OF_RESUMES:
+            return False
+        self._workers.resume_failed(session, error)
+        return True

@@ -285,8 +285,8 @@ class PoolMachine:
             return
         if worker.state is WorkerState.STARTING:
             kind = FailureKind.START
-        self._binder.failed(worker, kind, failed.error)
-        if not worker.proven and worker.failure is not FailureKind.RESUME:
+        is_charged = self._binder.failed(worker, kind, failed.error)
+        if not worker.proven and not is_charged:
             self._spawner.record_failure(worker, failed.error)
 
     def _process_exited(self, exited: stimuli.ProcessExited) -> None:

@@ -69,6 +69,9 @@ RESETS = {
         ask r2 s; wait 1.0; ready w3; fail w3 resume; exit w3; wait 1.0; ready w4; reset w4; held r2""",
     "a worker that dies over a transcript charges the session too": """
         pool max=1; know s p.jsonl; ask r1 s; ready w1; exit w1; ready w2; exit w2; error r1 ResumeFailed""",
+    "so does one whose death is told before it is reaped, or that breaks the protocol over it": """
+        pool max=1 breaker_failures=1; know s p.jsonl; ask r1 s; ready w1; fail w1 crashed; exit w1; ready w2
+        fail w2 protocol => kill w2 failed, reject r1 resume_failed; exit w2; breaker a closed""",
     "a reset of a new conversation is not charged to the session": """
         pool max=1; ask r1 s; ready w1; fail w1 resume; exit w1; wait 2.0; ready w2; fail w2 resume; exit w2; wait 2.0
         ready w3; opens w3 s; fail w3 resume; exit w3; wait 2.0; settle; held r1""",

@@ -55,6 +55,7 @@ OPTIONS = st.fixed_dictionaries(
     }
 )
 CHOICE = st.randoms(use_true_random=False)
+_REFUSED_OR_DEAD = (FailureKind.DISK_FULL, FailureKind.UNFIT, FailureKind.CRASHED, FailureKind.PROTOCOL)
 
 
 class MachineHistory(RuleBasedStateMachine):
@@ -148,7 +149,7 @@ class MachineHistory(RuleBasedStateMachine):
             kind = FailureKind.START
         elif paper.resetting:
             refused = FailureKind.RESUME if paper.resetting[1] is not None else FailureKind.RESET
-            kind = choice.choice((refused, FailureKind.DISK_FULL, FailureKind.UNFIT))
+            kind = choice.choice((refused, *_REFUSED_OR_DEAD))
         elif paper.reconciling:
             kind = FailureKind.RECONCILE
         else:
