@@ -111,6 +111,6 @@ def test_the_dashboard_is_where_it_says(reader: Reader) -> None:
 
 def test_its_pictures_are_there() -> None:
     root = Path(__file__).parents[1]
-    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', README)
     assert pictures
     assert all((root / name).is_file() for name in pictures)

@@ -133,7 +133,7 @@ def pose(site: Site, visit: Visit, rounds: int = ROUNDS) -> None:
 def watch(site: Site) -> Pictures:
     """``pool top`` beside the same agents."""
     with _terminal(site, 36, "top") as top:
-        top.read_until_shown("shop/checkout", "telegram:bob", "q quit", "tool:update", " text ")
+        top.read_until_shown("shop/checkout", "telegram:bob", "q quit", "run:accepted")
         pictures = _pictures(top, "pool top: workers, waiting requests, sessions and events in a terminal")
         top.press("q")
         top.read_until("\x1b[?1049l")
