@@ -12,7 +12,7 @@ from profiles.profile import CapabilityProfile
 _RUNNING, _PAUSED, _BOUND = PoolMode.RUNNING, PoolMode.PAUSED, MatchLevel.BOUND
 _ACTIVE, _PARKING = SessionState.ACTIVE, SessionState.PARKING
 _LEASED, _PREPARING = WorkerState.LEASED, WaiterState.PREPARING
-_ENDS_OF_RESUMES = (FailureKind.RESUME, FailureKind.CRASHED, FailureKind.PROTOCOL)
+_DEATHS = (FailureKind.CRASHED, FailureKind.PROTOCOL)
 
 
 class SessionBinder:
@@ -285,7 +285,8 @@ class SessionBinder:
     def failed(self, worker: WorkerRecord, kind: FailureKind, error: PoolError) -> bool:
         """Stop a worker that failed at ``kind``; the session of a failed resume is charged for it, and then True.
 
-        So is that of a resume of which the worker has died: what an agent cannot read stops no other session.
+        So is that of a resume of which a worker has died that had served no session yet: what an agent cannot read
+        stops no other session. One that had may have died of what an earlier session has left behind.
         """
         session, preparation = worker.session, worker.preparation
         resuming = preparation is not None and preparation.resume_from is not None and preparation.resetting
@@ -293,7 +294,8 @@ class SessionBinder:
             kind = FailureKind.RESET
         worker.failure = kind
         self._workers.stop(worker, StopReason.FAILED, force=kind is not FailureKind.STALLED)
-        if session is None or not resuming or kind not in _ENDS_OF_RESUMES:
+        died_of_it = resuming and not worker.proven and kind in _DEATHS
+        if session is None or not (kind is FailureKind.RESUME or died_of_it):
             return False
         self._workers.resume_failed(session, error)
         return True

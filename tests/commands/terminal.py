@@ -110,7 +110,7 @@ def on_a_terminal(
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     before = termios.tcgetattr(slave)
-    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "", **env}
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "", "LINES": "", **env}
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env=env)
     try:
         yield TerminalProgram(master, process, columns, rows)

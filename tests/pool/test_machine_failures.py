@@ -72,6 +72,9 @@ RESETS = {
     "so does one whose death is told before it is reaped, or that breaks the protocol over it": """
         pool max=1 breaker_failures=1; know s p.jsonl; ask r1 s; ready w1; fail w1 crashed; exit w1; ready w2
         fail w2 protocol => kill w2 failed, reject r1 resume_failed; exit w2; breaker a closed""",
+    "one that had served another session may have died of that one": """
+        pool max=1; know s p.jsonl; use old; ask r1 s; fail w1 crashed; exit w1; ready w2; fail w2 crashed; exit w2
+        wait 1.0; ready w3; reset w3; held r1""",
     "a reset of a new conversation is not charged to the session": """
         pool max=1; ask r1 s; ready w1; fail w1 resume; exit w1; wait 2.0; ready w2; fail w2 resume; exit w2; wait 2.0
         ready w3; opens w3 s; fail w3 resume; exit w3; wait 2.0; settle; held r1""",

@@ -96,7 +96,7 @@ class Driven:
 
     async def answer(self, text: str, *, session: str = "s", agent: str = "main") -> str:
         outcome = await self.outcome(text, session=session, agent=agent)
-        assert outcome["status"] == "ok", outcome
+        assert outcome["status"] == "ok", repr(outcome)
         return str(outcome["text"])
 
     async def strike(self, name: str, kind: str, *, amount: float, pick: float = 0.0) -> None:
