@@ -19,16 +19,16 @@ def strategies(supervisor: Supervisor) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("real_agent", "after_end"),
     [
-        ("claude-agent-acp", "loaded"),  # the process that it has started for the conversation outlives it by a moment
-        ("codex-acp", "loaded"),  # it ignores the end of its input, and is ended by a signal
-        ("opencode", "resumed"),
+        ("claude-agent-acp", {"loaded", "resumed"}),  # the process that it has started may outlive it by a moment
+        ("codex-acp", {"loaded"}),  # it ignores the end of its input, and is ended by a signal
+        ("opencode", {"resumed"}),
     ],
     indirect=["real_agent"],
 )
 def test_a_conversation_that_was_closed_is_resumed_and_remembered(
     real_agent: RealAgent,
     model_server: FakeOpenAI | FakeAnthropic,
-    after_end: str,
+    after_end: set[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     place = tmp_path_factory.mktemp("a")
@@ -53,6 +53,8 @@ def test_a_conversation_that_was_closed_is_resumed_and_remembered(
         lives.stop()
         running = lives.living()
         assert "I am one" in running.prompt("one", "RECALL", "-a", "real")
-        assert strategies(running) == [("one", "resumed"), ("one", after_end)]
+        first, second = strategies(running)
+        assert (first, second[0]) == (("one", "resumed"), "one")
+        assert second[1] in after_end
     finally:
         lives.stop()
