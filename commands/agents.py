@@ -164,7 +164,7 @@ def delete(name: str, config: str | None, *, yes: bool) -> None:
 
     path = find_settings_file(config, os.environ, working_directory())
     if path is None:
-        raise UsageError("there is no settings file, and so no agent to remove")
+        raise UsageError("there is no settings file, and so no agent to delete")
     confirm(f"Remove the agent {clean(name)} from {clean(path)}?", yes=yes)
     backup = delete_agent(path, name)
     click.echo(f"removed from {clean(path)}; a running supervisor: pool reload{connection_flags()}")

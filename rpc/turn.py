@@ -147,7 +147,7 @@ class RpcTurn:
             raise self._failure
 
     def _read_result(self, request: RpcRequest) -> PromptResult:
-        """The result; its error is told to people and kept, so it has an end, and shows no secret."""
+        """The result; people read its error, and it is kept: it is bounded, and shows no secret."""
         result = self._client.decode_as(PromptResult, "prompt", request.result())
         if result.error is None:
             return result

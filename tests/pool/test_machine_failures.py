@@ -69,7 +69,7 @@ RESETS = {
         ask r2 s; wait 1.0; ready w3; fail w3 resume; exit w3; wait 1.0; ready w4; reset w4; held r2""",
     "a worker that dies over a transcript charges the session too": """
         pool max=1; know s p.jsonl; ask r1 s; ready w1; exit w1; ready w2; exit w2; error r1 ResumeFailed""",
-    "so does one whose death is told before it is reaped, or that breaks the protocol over it": """
+    "so does one whose death is reported before it is reaped, or that breaks the protocol over it": """
         pool max=1 breaker_failures=1; know s p.jsonl; ask r1 s; ready w1; fail w1 crashed; exit w1; ready w2
         fail w2 protocol => kill w2 failed, reject r1 resume_failed; exit w2; breaker a closed""",
     "one that had served another session may have died of that one": """

@@ -20,7 +20,7 @@ def lost(*, turns: int = 1) -> Agent:
 
 
 def is_lost(agent: Agent) -> bool:
-    """What the pool is told."""
+    """What the pool receives."""
     return agent.dialect.has_lost_conversation
 
 
