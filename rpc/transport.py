@@ -13,10 +13,14 @@ from wire.redaction import SecretMask
 
 
 class ExitStatus(msgspec.Struct, frozen=True):
-    """How a worker ended: an exit code, or the number of the signal that killed it; both None when unknown."""
+    """How a worker ended: an exit code, or the number of the signal that killed it; both None when unknown.
+
+    ``reason``: what ended it besides, in words for people ("its node gpu-2 was lost"); "" where nothing is known.
+    """
 
     code: int | None = None
     signal: int | None = None
+    reason: str = ""
 
     @classmethod
     def from_returncode(cls, returncode: int) -> "ExitStatus":
@@ -25,8 +29,10 @@ class ExitStatus(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.signal is not None:
-            return f"killed by signal {self.signal}"
-        return "ended" if self.code is None else f"exited with code {self.code}"
+            how = f"killed by signal {self.signal}"
+        else:
+            how = "ended" if self.code is None else f"exited with code {self.code}"
+        return f"{how} ({self.reason})" if self.reason else how
 
 
 class Transport(Protocol):

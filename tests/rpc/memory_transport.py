@@ -102,10 +102,10 @@ class MemoryTransport:
         """Be dead, of which nobody is told until ``exit``."""
         self._is_dead = True
 
-    def exit(self, code: int | None = None, signal: int | None = None) -> None:
+    def exit(self, code: int | None = None, signal: int | None = None, reason: str = "") -> None:
         """End; stdout stays open, as a grandchild would hold it."""
         self._is_dead = True
-        self._status = ExitStatus(code, signal)
+        self._status = ExitStatus(code, signal, reason)
         self._changed.unpark_all()
 
     async def next_request(self) -> dict[str, Any]:

@@ -123,6 +123,19 @@ async def test_an_exit_fails_everything_pending_once_and_tells_what_was_sent() -
         assert not client.is_running
 
 
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [({"code": 3}, "exited with code 3"), ({"signal": 9}, "killed by signal 9"), ({}, "ended")],
+)
+async def test_an_end_is_explained_with_what_is_known_of_its_cause(
+    worker: MemoryTransport, client: AskingClient, end: dict[str, int], words: str
+) -> None:
+    worker.exit(**end, reason="its node gpu-2 was lost")
+    error = await client.wait_ended()
+    assert error.message.endswith(f" {words} (its node gpu-2 was lost)")
+    assert error.details["status"] == f"{words} (its node gpu-2 was lost)"
+
+
 async def test_half_a_line_at_the_end_is_contamination(worker: MemoryTransport, client: AskingClient) -> None:
     worker.print(b'{"event":"a"}\n{"event":"half')
     worker.exit(code=0)
