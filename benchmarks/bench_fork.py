@@ -12,7 +12,7 @@ import trio
 from benchmarks.harness import Result, median, result
 from benchmarks.promises import Promise
 from pool import LocalLauncher
-from pool.launcher import LocalWorker
+from pool.local_worker import LocalWorker
 from profiles import CapabilityProfile, ProfilesSettings, build_profile
 
 _ROUNDS = 15

@@ -1,13 +1,11 @@
 """Workers as local processes: from a profile to a running process with its client, and to its last descendant's end."""
 
-import errno
 import os
 import secrets
 import shutil
-import stat
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -15,9 +13,9 @@ from typing import Any, Self
 import msgspec
 import trio
 
-from errors import ResumeFailed, WorkerStartFailed
+from errors import WorkerStartFailed
+from pool.local_worker import LocalWorker
 from pool.prompt_files import PROMPT_DIR, prompt_files
-from pool.worker_interface import ProcessFacts, redacted
 from pool.worker_logs import LogChanges, WorkerLogs
 from profiles import DIALECTS, CapabilityProfile, allows_tool, worker_argv
 from rpc.acp.options import AcpOptions
@@ -26,7 +24,7 @@ from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.dialect import Dialect, make_dialect
 from rpc.fork_server import ForkServer
-from rpc.journal import JournalWriter, read_journal
+from rpc.journal import JournalWriter
 from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateAgentDir
 from rpc.process import WorkerProcess
 from rpc.rlimit_mark import can_mark_by_rlimit
@@ -35,110 +33,11 @@ from rpc.spawn import OUT_OF_RESOURCES, WorkerSpec, worker_environment
 from rpc.stderr_log import note_in_log
 from wire.log_file import ENDED
 from wire.process_title import TITLE_VARIABLE
-from wire.procfs import read_usage
-from wire.transcript_repair import TranscriptError, repair_transcript
 from wire.units import Seconds
 from wire.version import VERSION
 
 _PARENT_VARIABLE = "POOL_WORKER_PARENT"
 """Tells the bundled agent who must be its parent, so that it does not start for one that has just been killed."""
-_SMALL_TRANSCRIPT = 128 * 1024
-"""Bytes that are scanned in less time than it takes to ask a thread."""
-
-
-class LocalWorker:
-    """One worker process on this machine and its client."""
-
-    def __init__(
-        self,
-        worker_id: str,
-        process: WorkerProcess,
-        client: RpcClient,
-        known: set[str],
-        *,
-        dialect: str,
-        journal: JournalWriter | None = None,
-    ) -> None:
-        self.id = worker_id
-        self._repair = partial(repair_transcript, dialect=dialect)
-        self._journal = journal
-        self.client = client
-        self._process = process
-        self.known_transcripts = known
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
-
-    def facts(self) -> ProcessFacts:
-        """Resident size, CPU time and whether it is suspended; empty once it is gone, and where there is no /proc."""
-        usage = read_usage(self._process.pid)
-        if usage is None:
-            return ProcessFacts()
-        return ProcessFacts(rss=usage.rss, cpu=usage.cpu, suspended=self._process.is_suspended)
-
-    def stderr_tail(self) -> str:
-        """The last text that it wrote to stderr, secrets hidden."""
-        return self._process.stderr_tail()
-
-    def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
-        """Pass further stderr lines, without secrets, to one listener; None removes it."""
-        self._process.on_stderr(listener)
-
-    def explain_end(self, reason: str) -> None:
-        """Why its end was requested, for its log."""
-        self._process.end_reason = reason
-
-    def record_transcript(self, transcript: str) -> None:
-        """Remember a transcript that exists: it must not be missing later."""
-        with suppress(OSError, ValueError):  # its next resume reports what is wrong with it
-            if _transcript_size(transcript) is not None:
-                self.known_transcripts.add(transcript)
-
-    async def prepare_resume(self, transcript: str) -> bool:
-        """Repair the transcript where its end is torn; False: there is none yet. Raises ResumeFailed."""
-        try:
-            size = _transcript_size(transcript)
-            if size is None:
-                if transcript in self.known_transcripts:
-                    raise ResumeFailed(redacted(self.client, f"the transcript {transcript} has vanished"))
-                return False  # it never came to a first answer
-            self.known_transcripts.add(transcript)
-            if size <= _SMALL_TRANSCRIPT:
-                self._repair(transcript)
-            else:
-                await trio.to_thread.run_sync(self._repair, transcript)
-        except TranscriptError as exc:
-            raise ResumeFailed(redacted(self.client, exc.message)) from exc
-        except (OSError, ValueError) as exc:
-            raise ResumeFailed(redacted(self.client, f"the transcript {transcript!r} cannot be read: {exc}")) from exc
-        return True
-
-    async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:
-        """The transcript, and what its journal says where this pool keeps one. Raises ResumeFailed."""
-        if self._journal is None:
-            return {"session_file": transcript}
-        try:
-            found = await trio.to_thread.run_sync(read_journal, transcript)
-        except TranscriptError as exc:
-            raise ResumeFailed(redacted(self.client, exc.message)) from exc
-        self._journal.resumed(transcript, found.last_seq)
-        return {"session_file": transcript, "journal": found.facts, "honest": honest}
-
-
-def _transcript_size(path: str) -> int | None:
-    """Bytes of a transcript, None where there is none. The path is a worker's word: it may be anything at all.
-
-    Raises OSError, also for what is no regular file (opening a fifo would wait for ever), and ValueError.
-    """
-    try:
-        found = Path(path).stat()
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", path)
-    return found.st_size
 
 
 class LocalLauncher:

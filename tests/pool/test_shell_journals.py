@@ -11,7 +11,8 @@ from trio.testing import MockClock
 from errors import PoolError, ProfileBroken, ProtocolViolation, ResumeFailed
 from pool.agent_records import AgentRecords
 from pool.agent_report import AgentReport
-from pool.launcher import LocalLauncher, LocalWorker
+from pool.launcher import LocalLauncher
+from pool.local_worker import LocalWorker
 from profiles import DIALECTS, CapabilityProfile
 from rpc.acp.options import JournalFacts
 from rpc.dialect import ConversationFacts, JournalWrite

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from errors import PoolError, ProtocolViolation, ResumeFailed, UsageError, WorkerRefused, WorkerStartFailed
 from gateway.events.worker_events import READERS, PublishedEvent
 from gateway.turns.approvals import PendingPermissions
-from pool.launcher import LocalWorker
+from pool.local_worker import LocalWorker
 from pool.stimuli import Reset
 from pool.worker_interface import PoolWorker, load_conversation
 from profiles import AgentSettings, ProfilesSettings, build_profile
