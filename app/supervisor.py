@@ -30,10 +30,10 @@ from gateway.methods.operator import LogPage
 from gateway.methods.table import MethodTable
 from pool import LocalLauncher, Pool
 from pool.agent_records import DOCUMENT_KIND, AgentRecords
-from pool.prompt_files import PROMPT_DIR, remove_leftover_prompts
 from pool.worker_logs import LogChanges
 from rpc.guard import supervise_guard
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
+from rpc.prompt_files import PROMPT_DIR, remove_leftover_prompts
 from rpc.state_file import StateFile, StateFileCorrupt
 from settings.config_file import show_config
 from settings.schema import Settings

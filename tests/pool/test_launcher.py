@@ -11,10 +11,12 @@ import pytest
 import trio
 
 from pool.launcher import LocalLauncher
-from pool.prompt_files import remove_leftover_prompts
+from pool.plan import dialect_for, worker_plan
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import AgentSettings, ProfilesSettings, build_profile
+from rpc.host import WorkerPlan
+from rpc.prompt_files import remove_leftover_prompts
 from rpc.settings import RpcSettings
 from wire.units import Seconds
 
@@ -48,6 +50,18 @@ async def test_a_worker_inherits_what_is_let_through_its_profile_and_its_marker_
     assert found["POOL_WORKER_ID"] == f"{instance}:w1"
     assert "SOME_SECRET" not in found
     assert "POOL_WORKER_PARENT" not in found
+
+
+def test_a_plan_holds_what_is_the_profiles_own_and_survives_being_sent(tmp_path: Path) -> None:
+    agent = AgentSettings(env={"MINE": "yes"}, system_prompt="canary-prompt")
+    profile = build_profile(ProfilesSettings(agents={"main": agent}), "main", "default", str(tmp_path))
+    plan = worker_plan("w1", profile, Path("/data"))
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=WorkerPlan) == plan
+    assert (plan.env, plan.cwd, plan.is_bundled) == ((("MINE", "yes"),), str(tmp_path), True)
+    assert plan.argv[-2:] == ("--session-dir", "/data/sessions/main")
+    (prompt,) = plan.prompts
+    assert (prompt.text, prompt.prefix, plan.argv[prompt.at]) == ("canary-prompt", "@", "canary-prompt")
+    assert "canary-prompt" not in repr(plan)
 
 
 async def test_a_spawned_worker_reads_its_prompt_from_a_file_that_is_gone_with_it(tmp_path: Path) -> None:
@@ -102,19 +116,15 @@ async def test_a_worker_killed_before_a_sessions_first_message_leaves_none_and_t
 
 
 def test_a_dialog_waits_where_somebody_attends_to_its_worker_and_is_cancelled_elsewhere(tmp_path: Path) -> None:
-    launcher = LocalLauncher(data_dir=tmp_path, attended=lambda worker: worker == "w1")
     profiles = ProfilesSettings(agents={"main": AgentSettings(dialect="pi")})
     profile = build_profile(profiles, "main", "default", str(tmp_path))
     question = b'{"type":"extension_ui_request","id":"d1","method":"confirm","title":"Sure?"}\n'
-    try:
-        answers = {}
-        for worker in ("w1", "w2"):
-            dialect = launcher._dialect(worker, profile, launcher.settings)
-            dialect.open(0.0)
-            answers[worker] = dialect.receive(question, 0.0).outgoing
-    finally:
-        launcher.close()
-    assert answers == {"w1": [], "w2": [b'{"type":"extension_ui_response","cancelled":true,"id":"d1"}\n']}
+    answers = []
+    for attended in (True, False):
+        dialect = dialect_for(profile, RpcSettings(), tmp_path, lambda attended=attended: attended)  # type: ignore[misc]
+        dialect.open(0.0)
+        answers.append(dialect.receive(question, 0.0).outgoing)
+    assert answers == [[], [b'{"type":"extension_ui_response","cancelled":true,"id":"d1"}\n']]
 
 
 async def test_an_agent_of_the_protocol_gets_five_seconds_to_end_an_aborted_turn_unless_the_settings_give_more(

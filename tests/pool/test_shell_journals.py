@@ -11,8 +11,8 @@ from trio.testing import MockClock
 from errors import PoolError, ProfileBroken, ProtocolViolation, ResumeFailed
 from pool.agent_records import AgentRecords
 from pool.agent_report import AgentReport
-from pool.launcher import LocalLauncher
 from pool.local_worker import LocalWorker
+from pool.plan import _acp_options
 from profiles import DIALECTS, CapabilityProfile
 from rpc.acp.options import JournalFacts
 from rpc.dialect import ConversationFacts, JournalWrite
@@ -320,12 +320,8 @@ async def test_a_transcript_of_another_dialect_is_not_gone_on_with(tmp_path: Pat
 
 
 async def test_what_the_profile_declares_reaches_the_dialect(tmp_path: Path) -> None:
-    launcher = LocalLauncher(data_dir=tmp_path / "data")
     declared = {"permission_mode": '"readonly"', "preamble": '"Be brief."', "mcp_servers": '[{"name":"x"}]'}
-    try:
-        options = launcher._acp_options(plain_profile(dialect="acp", agent="demo", declared=declared))
-    finally:
-        launcher.close()
+    options = _acp_options(plain_profile(dialect="acp", agent="demo", declared=declared), tmp_path / "data")
     assert (options.permission_mode, options.instructions, options.cwd) == ("readonly", "Be brief.", "/")
     assert (options.mcp_servers, options.agent) == ([{"name": "x"}], "demo")
     assert options.journal_dir == str(tmp_path / "data" / "sessions" / "demo")

@@ -5,26 +5,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from errors import WorkerStartFailed
-from profiles import DIALECTS, CapabilityProfile, prompt_arguments
 from wire.files import replace_file
 
 PROMPT_DIR = "prompts"
 """Where they lie in the data directory."""
 
 
+class PromptArgument(msgspec.Struct, frozen=True):
+    """The text that belongs at index ``at`` of the arguments, and what stands there before its file's path."""
+
+    at: int
+    text: str
+    prefix: str = ""
+
+    def __repr__(self) -> str:
+        return f"PromptArgument({self.at}, {len(self.text)} characters)"
+
+
 @contextmanager
 def prompt_files(
-    worker_id: str, profile: CapabilityProfile, argv: tuple[str, ...], directory: Path
+    worker_id: str, argv: tuple[str, ...], prompts: tuple[PromptArgument, ...], directory: Path
 ) -> Iterator[tuple[str, ...]]:
     """``argv`` with its prompts in files of ``directory``, which are removed at the end. Raises WorkerStartFailed."""
     words, written = list(argv), list[Path]()
     try:
-        for at, text in prompt_arguments(profile):
-            path = (directory / f"{worker_id}-{at}.md").absolute()
-            _write(path, text)
+        for prompt in prompts:
+            path = (directory / f"{worker_id}-{prompt.at}.md").absolute()
+            _write(path, prompt.text)
             written.append(path)
-            words[at] = DIALECTS[profile.dialect].prompt_file(str(path))
+            words[prompt.at] = f"{prompt.prefix}{path}"
         yield tuple(words)
     finally:
         for path in written:
