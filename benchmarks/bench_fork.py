@@ -76,7 +76,7 @@ async def _sizes(launcher: LocalLauncher, profile: CapabilityProfile) -> tuple[f
 
 def _own_size(workers: list[LocalWorker]) -> float:
     """MiB, the median."""
-    return median([_proportional_size(worker.pid) for worker in workers])
+    return median([_proportional_size(worker.pid) for worker in workers if worker.pid is not None])
 
 
 def _proportional_size(pid: int) -> float:

@@ -20,11 +20,11 @@ from rpc.cgroup import OrphanGuarantee, orphan_guarantee
 from rpc.client import RpcClient
 from rpc.host import WorkerHost
 from rpc.journal import JournalWriter
-from rpc.process import WorkerProcess
 from rpc.rlimit_mark import can_mark_by_rlimit
 from rpc.settings import RpcSettings
 from rpc.spawn import OUT_OF_RESOURCES
 from rpc.stderr_log import note_in_log
+from rpc.transport import NodeProcess
 from wire.log_file import ENDED
 
 
@@ -148,7 +148,7 @@ class LocalLauncher:
             self._logs.close(log)
 
 
-async def _stop(process: WorkerProcess, client: RpcClient, force: trio.Event) -> None:
+async def _stop(process: NodeProcess, client: RpcClient, force: trio.Event) -> None:
     async def abort() -> None:
         if client.is_running:
             await client.request("abort", {}, timeout=client.settings.abort_grace)

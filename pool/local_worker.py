@@ -1,4 +1,4 @@
-"""One worker process on this machine and its client, as the pool's shell sees them."""
+"""One worker process with its client, as the pool's shell sees them; transcripts are mended on this machine."""
 
 import errno
 import stat
@@ -11,11 +11,10 @@ from typing import Any
 import trio
 
 from errors import ResumeFailed
-from pool.worker_interface import ProcessFacts, redacted
+from pool.worker_interface import redacted
 from rpc.client import RpcClient
 from rpc.journal import JournalWriter, read_journal
-from rpc.process import WorkerProcess
-from wire.procfs import read_usage
+from rpc.transport import NodeProcess, ProcessFacts
 from wire.transcript_repair import TranscriptError, repair_transcript
 
 _SMALL_TRANSCRIPT = 128 * 1024
@@ -23,12 +22,12 @@ _SMALL_TRANSCRIPT = 128 * 1024
 
 
 class LocalWorker:
-    """One worker process on this machine and its client."""
+    """One worker process and its client."""
 
     def __init__(
         self,
         worker_id: str,
-        process: WorkerProcess,
+        process: NodeProcess,
         client: RpcClient,
         known: set[str],
         *,
@@ -43,16 +42,18 @@ class LocalWorker:
         self.known_transcripts = known
 
     @property
-    def pid(self) -> int:
+    def pid(self) -> int | None:
         """The process id."""
         return self._process.pid
 
+    @property
+    def node(self) -> str:
+        """Where the process runs; "" is this machine."""
+        return self._process.node
+
     def facts(self) -> ProcessFacts:
-        """Resident size, CPU time and whether it is suspended; empty once it is gone, and where there is no /proc."""
-        usage = read_usage(self._process.pid)
-        if usage is None:
-            return ProcessFacts()
-        return ProcessFacts(rss=usage.rss, cpu=usage.cpu, suspended=self._process.is_suspended)
+        """Resident size, CPU time and whether it is suspended; empty once it is gone."""
+        return self._process.facts()
 
     def stderr_tail(self) -> str:
         """The last text that it wrote to stderr, secrets hidden."""
@@ -72,6 +73,10 @@ class LocalWorker:
             if _transcript_size(transcript) is not None:
                 self.known_transcripts.add(transcript)
 
+    async def keep(self, transcript: str | None) -> None:
+        """From now on the conversation is that of this file."""
+        await self._process.keep(transcript)
+
     async def prepare_resume(self, transcript: str) -> bool:
         """Repair the transcript where its end is torn; False: there is none yet. Raises ResumeFailed."""
         try:
@@ -89,7 +94,7 @@ class LocalWorker:
             raise ResumeFailed(redacted(self.client, exc.message)) from exc
         except (OSError, ValueError) as exc:
             raise ResumeFailed(redacted(self.client, f"the transcript {transcript!r} cannot be read: {exc}")) from exc
-        return True
+        return await self._process.prepare_resume(transcript)
 
     async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:
         """The transcript, and what its journal says where this pool keeps one. Raises ResumeFailed."""

@@ -248,10 +248,15 @@ class Pool:
             if life.has_conversation_of(session) and self._machine.session_of(life.id) == session:
                 self._raw_listeners.connect(session, life)
 
-    def conversation_changed(self, lease: Lease, held: SessionResult) -> None:
-        """The session's conversation is another now: its worker was told to change it, under this lease."""
+    async def conversation_changed(self, lease: Lease, held: SessionResult) -> None:
+        """The session's conversation is another now: its worker was told to change it, under this lease.
+
+        Its next prompt comes after that. Raises PoolError where the worker cannot keep the new one.
+        """
         life = self._workers.get(lease.hold.worker)
         if life is not None:
+            await life.worker.keep(held.session_file)
+        if life is not None and life.id in self._workers:
             life.conversation = LoadedConversation(lease.hold.session, held)
             self._apply(stimuli.SessionKnown(lease.hold.session, held.session_file))
 

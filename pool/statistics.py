@@ -21,10 +21,10 @@ from pool.snapshot import (
     WaiterSnapshot,
     WorkerSnapshot,
 )
-from pool.worker_interface import ProcessFacts
 from pool.worker_task import WorkerTask
 from profiles import CapabilityProfile
 from rpc.cgroup import OrphanGuarantee
+from rpc.transport import ProcessFacts
 from wire.histogram import TURN_BOUNDS, BoundedSeries, Histogram, HistogramData
 from wire.units import ByteCount, Seconds
 

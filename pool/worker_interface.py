@@ -18,24 +18,13 @@ from profiles.profile import CapabilityProfile, SoftArgs, server_secrets
 from rpc.acp.sessions import ID_REUSED
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
-from rpc.transport import MAX_REASON_CHARS
+from rpc.transport import MAX_REASON_CHARS, ProcessFacts
 from wire.messages import SessionResult, StateResult
 
 EventSink = Callable[[str, dict[str, Any]], None]
 """Called with an event's name and facts; must neither block nor raise."""
 _MAX_SEALED, _MAX_ID = 1_000, 256
 """Limits on the sealed calls that a worker reports: number, and characters of each name."""
-
-
-class ProcessFacts(msgspec.Struct, frozen=True):
-    """What the operating system says of a worker right now."""
-
-    rss: int | None = None
-    """Resident bytes of the worker's process."""
-    cpu: float | None = None
-    """CPU seconds used so far."""
-    suspended: bool = False
-    """Stopped by a signal (SIGSTOP, a debugger): it cannot answer, but it has not failed by itself."""
 
 
 class LoadedConversation(NamedTuple):
@@ -55,7 +44,12 @@ class PoolWorker(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Its process id, where it has one on this machine."""
+        """Its process id, on the machine that it runs on."""
+        ...
+
+    @property
+    def node(self) -> str:
+        """The node that it runs on; "" is this machine."""
         ...
 
     @property
@@ -84,6 +78,13 @@ class PoolWorker(Protocol):
 
     def record_transcript(self, transcript: str) -> None:
         """A turn of that conversation has ended: a transcript that exists now must not be missing later."""
+        ...
+
+    async def keep(self, transcript: str | None) -> None:
+        """The conversation that it has begun is that of this file (None: of no file); comes before its next prompt.
+
+        Raises PoolError where the file cannot be kept as the conversation goes on.
+        """
         ...
 
     async def prepare_resume(self, transcript: str) -> bool:
@@ -134,20 +135,20 @@ async def load_conversation(
     still has it open and locked, so it is not repaired then.
     ``servers``: the MCP servers declared for the conversation; nothing may show what of them is secret.
     ``honest``: see ``PoolWorker.resume_params``.
-    Returns what it holds now. Raises WorkerError, ResumeFailed.
+    Returns what it holds now, kept. Raises WorkerError, ResumeFailed.
     """
     transcript = wanted.resume_from
     more = {"mcp_servers": servers} if servers else {}
     worker.client.mask.hide_also(server_secrets(servers))
     if transcript is None or (transcript != has_open and not await worker.prepare_resume(transcript)):
         held = await _initial_conversation(worker.client) if wanted.is_fresh and not servers else None
-        if held is not None and held.session_file is not None and not is_anothers(wanted.session, held.session_file):
-            return held
-        held = await _begin_conversation(worker.client, more)
+        if held is None or held.session_file is None or is_anothers(wanted.session, held.session_file):
+            held = await _begin_conversation(worker.client, more)
         if held.session_file is not None and is_anothers(wanted.session, held.session_file):
             program = (worker.client.ready and worker.client.ready.agent) or "the worker"
             words = f"{program} calls the conversation of another session a new one; each must have an id of its own"
             raise ProtocolViolation(redacted(worker.client, words), worker_code=ID_REUSED)
+        await worker.keep(held.session_file)
         return held
     return await _resume_conversation(worker, transcript, more, honest=honest)
 

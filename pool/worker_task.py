@@ -12,8 +12,9 @@ from pool.health import Health, HealthDecision, Observation
 from pool.lease import Lease
 from pool.settings import PoolSettings
 from pool.stimuli import BackgroundCount, FailureKind, Reset, Stimulus, StopReason, TurnStalled, WorkerFailed
-from pool.worker_interface import LoadedConversation, PoolWorker, ProcessFacts, WorkerLauncher, load_conversation
+from pool.worker_interface import LoadedConversation, PoolWorker, WorkerLauncher, load_conversation
 from profiles import DIALECTS, CapabilityProfile
+from rpc.transport import ProcessFacts
 from wire.messages import BackgroundProcesses as BackgroundTold
 from wire.messages import ExecExit, SessionResult
 
@@ -291,13 +292,17 @@ class WorkerTask:
     def _unresponsive_error(self) -> WorkerStalled:
         state = "it is suspended by a signal" if self.facts().suspended else "its process is alive"
         return WorkerStalled(
-            f"worker {self.id} (pid {self.pid}) left {self.health.failures} pings in a row unanswered; {state}",
+            f"worker {self.id} ({self._whereabouts()}) left {self.health.failures} pings in a row unanswered; {state}",
             worker=self.id,
         )
 
+    def _whereabouts(self) -> str:
+        node = self.worker.node
+        return f"pid {self.pid} on {node}" if node else f"pid {self.pid}"
+
     def _stalled_error(self) -> WorkerStalled:
         return WorkerStalled(
-            f"worker {self.id} (pid {self.pid}) was silent for {self._settings().turn_stall:g} s in a turn "
+            f"worker {self.id} ({self._whereabouts()}) was silent for {self._settings().turn_stall:g} s in a turn "
             "and did not end it when aborted",
             worker=self.id,
         )

@@ -7,7 +7,7 @@ is killed at once. No process outlives ``supervise``.
 
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from enum import StrEnum
 from signal import SIGCONT, SIGKILL, SIGTERM
 from typing import Self, TypeVar
@@ -22,10 +22,10 @@ from rpc.settings import RpcSettings
 from rpc.spawn import SpawnedProcess, WorkerSpec, start_process, watch_error
 from rpc.stderr_log import LineLog, StderrTail
 from rpc.sweep import ProcessSweep, SweepReport
-from rpc.transport import ExitStatus
+from rpc.transport import Abort, ExitStatus, ProcessFacts
 from rpc.wrapper_watch import WrapperWatch
 from wire.log_file import ENDED, STARTED
-from wire.procfs import ProcessIdentity, identify, read_stat
+from wire.procfs import ProcessIdentity, identify, read_stat, read_usage
 from wire.redaction import SecretMask
 
 _SCAN_TIMEOUT = 2.0  # seconds that a look at its descendants may wait for a thread before the worker is killed anyway
@@ -46,7 +46,7 @@ class Rung(StrEnum):
 
 
 class WorkerProcess:
-    """A running worker; implements ``rpc.transport.Transport``. Made by ``spawn``; its owner runs ``supervise``.
+    """A running worker; implements ``rpc.transport.NodeProcess``. Made by ``spawn``; its owner runs ``supervise``.
 
     Attributes:
         worker_id, marker: as in the spec. identity: the process that was started.
@@ -133,7 +133,7 @@ class WorkerProcess:
         self._last_output = b""
         self._sweep = ProcessSweep(spec.marker)
         self._left_some = False
-        self._abort: Callable[[], Awaitable[object]] | None = None
+        self._abort: Abort | None = None
         self._stop_requested = trio.Event()
         self._grace_scope = trio.CancelScope()
         self.exit_status: ExitStatus | None = None
@@ -159,6 +159,27 @@ class WorkerProcess:
         """Whether the process is suspended (SIGSTOP): alive, and deaf to everything but SIGKILL."""
         stat = read_stat(self.pid) if self.exit_status is None else None
         return stat is not None and stat.state in "Tt"
+
+    # --- NodeProcess --------------------------------------------------------------------------------------------------
+
+    @property
+    def node(self) -> str:
+        """This machine."""
+        return ""
+
+    def facts(self) -> ProcessFacts:
+        """Resident size, CPU time and whether it is suspended; empty once it is gone, and where there is no /proc."""
+        usage = read_usage(self.pid)
+        if usage is None:
+            return ProcessFacts()
+        return ProcessFacts(rss=usage.rss, cpu=usage.cpu, suspended=self.is_suspended)
+
+    async def keep(self, transcript: str | None) -> None:
+        """Nothing to do: what it writes is on this machine's disk."""
+
+    async def prepare_resume(self, transcript: str) -> bool:  # noqa: ARG002 - the interface's
+        """Nothing to do: it reads this machine's disk."""
+        return True
 
     # --- Transport ----------------------------------------------------------------------------------------------------
 
@@ -199,11 +220,10 @@ class WorkerProcess:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    async def stop(self, *, abort: Callable[[], Awaitable[object]] | None = None, force: bool = False) -> ExitStatus:
+    async def stop(self, *, abort: Abort | None = None, force: bool = False) -> ExitStatus:
         """End the worker by the kill ladder; returns when nothing of it is left. All callers share one stop.
 
-        ``abort`` ends a running turn, if there is one; it may raise PoolError. ``force`` (also of a later caller) goes
-        to SIGKILL at once. A caller that is cancelled does not stop the stop.
+        ``force`` (also of a later caller) goes to SIGKILL at once. A caller that is cancelled does not stop the stop.
         """
         if not self._stop_requested.is_set():
             self._abort = abort
@@ -270,7 +290,7 @@ class WorkerProcess:
         self._apply_rung(Rung.TERM, SIGTERM, SIGCONT)  # a suspended process acts on SIGTERM when it goes on
         await trio.sleep(self._settings.term_grace)
 
-    async def _try_abort(self, abort: Callable[[], Awaitable[object]]) -> None:
+    async def _try_abort(self, abort: Abort) -> None:
         self._apply_rung(Rung.ABORT)
         with trio.move_on_after(self._settings.abort_grace):
             try:

@@ -4,6 +4,7 @@
 that the worker is local.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -33,6 +34,21 @@ class ExitStatus(msgspec.Struct, frozen=True):
         else:
             how = "ended" if self.code is None else f"exited with code {self.code}"
         return f"{how} ({self.reason})" if self.reason else how
+
+
+class ProcessFacts(msgspec.Struct, frozen=True):
+    """What the operating system says of a worker right now."""
+
+    rss: int | None = None
+    """Resident bytes of the worker's process."""
+    cpu: float | None = None
+    """CPU seconds used so far."""
+    suspended: bool = False
+    """Stopped by a signal (SIGSTOP, a debugger): it cannot answer, but it has not failed by itself."""
+
+
+Abort = Callable[[], Awaitable[object]]
+"""Ends a running turn, if there is one; may raise PoolError."""
 
 
 class Transport(Protocol):
@@ -68,6 +84,54 @@ class Transport(Protocol):
 
     def stderr_tail(self) -> str:
         """The last text the worker wrote to stderr, at most 64 KiB."""
+        ...
+
+
+class NodeProcess(Transport, Protocol):
+    """A worker's process where it runs: on this machine, or on a node that carries its bytes.
+
+    ``end_reason``: why its owner ends it, for its log. ``mask``: hides its secrets.
+    """
+
+    end_reason: str | None
+    mask: SecretMask
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id on its machine."""
+        ...
+
+    @property
+    def node(self) -> str:
+        """The node's name; "" is this machine."""
+        ...
+
+    @property
+    def ended_in_order(self) -> bool:
+        """Whether it ended by itself once its stdin was closed, and left nothing behind."""
+        ...
+
+    def facts(self) -> ProcessFacts:
+        """Measure it; of a process elsewhere what was measured last. Empty once it is gone."""
+        ...
+
+    def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
+        """Pass further stderr lines, without secrets, to one listener; None removes it."""
+        ...
+
+    async def keep(self, transcript: str | None) -> None:
+        """The worker goes on in that file from now on (None: in none); return when nothing of it can be lost here.
+
+        Raises PoolError where that cannot be promised.
+        """
+        ...
+
+    async def prepare_resume(self, transcript: str) -> bool:
+        """Bring a mended transcript to where the worker will read it; False: there is none. Raises PoolError."""
+        ...
+
+    async def stop(self, *, abort: Abort | None = None, force: bool = False) -> ExitStatus:
+        """End the worker by the kill ladder; return when nothing of it can run any more. ``force``: SIGKILL at once."""
         ...
 
 

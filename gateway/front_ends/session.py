@@ -70,6 +70,9 @@ class AttachedSession:
         self._forwarded: dict[str, ForwardedRequest] = {}
         self._prompts: dict[Attachment, list[ForwardedRequest]] = {}
         self._observed_run = ObservedRun()
+        self._moves = 0
+        """Conversations that the worker has begun and the pool does not know yet."""
+        self._moves_known = trio.Event()
         self.hold = SharedHold(services.pool, self.lease, start_soon)
         self.on_lost: Callable[[PoolError], None] | None = None
 
@@ -169,10 +172,12 @@ class AttachedSession:
             if pending.kind is RequestKind.SETTER:
                 self._record_settings(self.protocol.settings_of(pending.command, result))
                 self._mark_modified(lease.worker_id)
-            pending.finish()
             if pending.kind in (RequestKind.MOVING, RequestKind.RESUMING):
+                self._moves += 1
                 self._start_soon(self._record_conversation, lease)
+                pending.finish()
                 return
+            pending.finish()
         self.hold.release(lease)
 
     def _record_settings(self, settings: dict[str, RawObject]) -> None:
@@ -193,6 +198,8 @@ class AttachedSession:
         if running is not None and running.is_streaming:
             await self._forward(pending)
             return
+        while self._moves:
+            await self._moves_known.wait()
         raw = RawRequest(pending.command, lambda request: self._register(pending, request))
         text = self.protocol.text_of(pending.command)[:_MAX_PROMPT_CHARS]
         pending.run = self._services.intake.accept_passthrough(self.session, text, pending.front_end.principal, raw)
@@ -246,7 +253,7 @@ class AttachedSession:
         try:
             state = await lease.state()
             sessions = self._services.sessions
-            self._services.pool.conversation_changed(lease, SessionResult(state.session_id, state.session_file))
+            await self._services.pool.conversation_changed(lease, SessionResult(state.session_id, state.session_file))
             sessions.clear_last_run(self.session)
             if state.session_file is None:
                 sessions.drop_transcript(self.session)
@@ -254,6 +261,9 @@ class AttachedSession:
         except PoolError:
             return  # the worker is gone, and the conversation is the one that was written down last
         finally:
+            self._moves -= 1
+            self._moves_known.set()
+            self._moves_known = trio.Event()
             self.hold.release(lease)
 
     # --- what the pool tells ------------------------------------------------------------------------------------------

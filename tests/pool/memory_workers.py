@@ -12,12 +12,13 @@ from errors import ResumeFailed, WorkerStartFailed
 from pool.agent_records import AgentRecords
 from pool.settings import PoolSettings
 from pool.shell import Pool, ignore_event
-from pool.worker_interface import EventSink, ProcessFacts
+from pool.worker_interface import EventSink
 from profiles import CapabilityProfile, make_profile
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
 from rpc.native import NativeDialect
 from rpc.settings import RpcSettings
+from rpc.transport import ProcessFacts
 from tests.rpc.memory_transport import MemoryTransport
 
 
@@ -36,6 +37,7 @@ class MemoryWorker:
     def __init__(self, name: str, launcher: "MemoryLauncher", profile: CapabilityProfile) -> None:
         self.id = name
         self.pid = None
+        self.node = launcher.node
         self.launcher = launcher
         self.transport = MemoryTransport()
         self.client = RpcClient(self.transport, NativeDialect(), launcher.settings, name=name)
@@ -46,6 +48,7 @@ class MemoryWorker:
         self.deaf = False
         self.background = 0
         self.methods: list[str] = []
+        self.kept: list[str | None] = []
         self.said_when_ready: dict[str, Any] = {}
         self.stderr_listener: Callable[[bytes], None] | None = None
         self.known_transcripts: set[str] = set()
@@ -64,6 +67,12 @@ class MemoryWorker:
 
     def record_transcript(self, transcript: str) -> None:
         """These are never lost."""
+
+    async def keep(self, transcript: str | None) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.launcher.keeping is not None:
+            await self.launcher.keeping.wait()
+        self.kept.append(transcript)
 
     async def prepare_resume(self, transcript: str) -> bool:
         await trio.lowlevel.checkpoint()
@@ -155,6 +164,9 @@ class MemoryLauncher:
         self.taken: frozenset[str | None] = frozenset()
         """Names that sessions of an earlier life have for theirs."""
         self.damaged: set[str] = set()
+        self.node = ""
+        self.keeping: trio.Event | None = None
+        """What every ``keep`` waits for."""
         self.broken: set[str] = set()
         self.rss: dict[str, int] = {}
         self.live: dict[str, MemoryWorker] = {}

@@ -36,6 +36,23 @@ async def test_conversations_on_one_worker_do_not_mix_and_are_resumed(autojump_c
     assert (figures.counters.parked, figures.counters.resumed) == (2, 1)
 
 
+async def test_a_conversation_that_a_worker_has_begun_is_kept_before_its_first_prompt(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    launcher = MemoryLauncher()
+    launcher.keeping = trio.Event()
+    async with make_pool(launcher, max=1) as pool:
+        nursery.start_soon(say, pool, "alice", "hello")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (launcher.live["w1"].methods, launcher.prompts) == (["get_state", "new_session", "get_state"], [])
+        launcher.keeping.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (launcher.live["w1"].kept, launcher.prompts) == (["/t/0"], ["hello"])
+        await say(pool, "bob", "hi")
+        await say(pool, "alice", "again")
+        assert launcher.live["w1"].kept == ["/t/0", "/t/1"], "what is resumed has a name already"
+
+
 @pytest.mark.parametrize(
     ("file", "texts", "taken", "is_kept"),
     [
@@ -223,9 +240,14 @@ async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_goes_on_if_that
     assert launcher.starts == ["w1"]
 
 
-async def test_a_turn_of_a_deaf_worker_ends_with_the_reason(autojump_clock: MockClock) -> None:
-    async with make_pool(MemoryLauncher(), turn_stall=Seconds(60)) as pool:
-        with pytest.raises((WorkerStalled, WorkerExited)):
+@pytest.mark.parametrize(("node", "where"), [("", "pid None"), ("gpu-2", "pid None on gpu-2")])
+async def test_a_turn_of_a_deaf_worker_ends_with_the_reason_and_says_where_it_ran(
+    autojump_clock: MockClock, node: str, where: str
+) -> None:
+    launcher = MemoryLauncher()
+    launcher.node = node
+    async with make_pool(launcher, turn_stall=Seconds(60)) as pool:
+        with pytest.raises((WorkerStalled, WorkerExited), match=rf"worker w1 \({where}\) "):
             await say(pool, "s", "deaf")
 
 

@@ -20,7 +20,7 @@ from rpc.journal import JournalWriter
 from rpc.native import NativeDialect
 from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, plain_profile, say
 from tests.rpc.clients import running
-from tests.rpc.memory_transport import MemoryTransport
+from tests.rpc.memory_transport import MemoryProcess
 from wire.entries import SessionHeader, TextBlock, TranscriptMessage
 from wire.messages import ContextSize, Ready
 from wire.transcript import TranscriptWriter, read_entries
@@ -270,9 +270,9 @@ async def test_one_that_gives_no_answer_is_replaced_by_one_that_is_not_asked(
 # --- what a resume is given -------------------------------------------------------------------------------------------
 
 
-def local_worker(transport: MemoryTransport, client: Any, journal: JournalWriter | None) -> LocalWorker:
+def local_worker(transport: MemoryProcess, client: Any, journal: JournalWriter | None) -> LocalWorker:
     dialect = "native" if journal is None else "acp"
-    return LocalWorker("w1", transport, client, set(), dialect=dialect, journal=journal)  # type: ignore[arg-type]
+    return LocalWorker("w1", transport, client, set(), dialect=dialect, journal=journal)
 
 
 def begun(path: Path) -> JournalWriter:
@@ -284,28 +284,37 @@ def begun(path: Path) -> JournalWriter:
 
 
 async def test_a_resume_is_given_the_facts_of_the_journal_and_its_numbers_go_on(tmp_path: Path) -> None:
-    path, transport = tmp_path / "s1.jsonl", MemoryTransport()
+    path, transport = tmp_path / "s1.jsonl", MemoryProcess()
     begun(path).close()
     journal = JournalWriter()
     async with running(transport) as client:
         worker = local_worker(transport, client, journal)
         assert await worker.prepare_resume(str(path))
         params = await worker.resume_params(str(path), honest=True)
+    assert transport.transcripts == [str(path)], "it is brought to where the process runs"
     journal_facts = JournalFacts("S/1", "/w", 0, "hi", "user:\nhi")
     assert params == {"session_file": str(path), "journal": journal_facts, "honest": True}
     assert journal.append([JournalWrite(str(path), None, TranscriptMessage("assistant", []))]) is None
     assert [entry.seq for entry in read_entries(path)] == [1, 2]
 
 
+async def test_a_worker_whose_node_has_no_such_transcript_is_not_asked_to_resume_it(tmp_path: Path) -> None:
+    path, process = tmp_path / "s1.jsonl", MemoryProcess()
+    begun(path).close()
+    process.has_transcripts = False
+    async with running(process) as client:
+        assert not await local_worker(process, client, JournalWriter()).prepare_resume(str(path))
+
+
 async def test_a_resume_of_a_program_with_transcripts_of_its_own_is_given_the_file_alone(tmp_path: Path) -> None:
-    transport = MemoryTransport()
+    transport = MemoryProcess()
     async with running(transport) as client:
         worker = local_worker(transport, client, None)
         assert await worker.resume_params("/t/x", honest=False) == {"session_file": "/t/x"}
 
 
 async def test_a_transcript_of_another_dialect_is_not_gone_on_with(tmp_path: Path) -> None:
-    path, transport = tmp_path / "n.jsonl", MemoryTransport()
+    path, transport = tmp_path / "n.jsonl", MemoryProcess()
     TranscriptWriter.create(path, SessionHeader(version=1, id="n", created="2026-01-31T10:00:00Z", cwd="/")).close()
     before = path.read_bytes()
     async with running(transport) as client:

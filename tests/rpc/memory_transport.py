@@ -1,13 +1,15 @@
 """A worker made of memory: what it says, when it closes which pipe and how it ends is up to the test."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import trio
 
 from errors import WorkerExited
-from rpc.transport import ExitStatus
+from rpc.transport import Abort, ExitStatus, ProcessFacts
+from wire.redaction import SecretMask
 
 
 class MemoryTransport:
@@ -118,3 +120,37 @@ class MemoryTransport:
             request: dict[str, Any] = msgspec.json.decode(line)
             if request.get("id") != "ready?":
                 return request
+
+
+class MemoryProcess(MemoryTransport):
+    """Implements ``rpc.transport.NodeProcess``, as of a worker on the node ``far``."""
+
+    node = "far"
+    pid = 7
+    ended_in_order = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.end_reason: str | None = None
+        self.mask = SecretMask()
+        self.transcripts: list[str | None] = []
+        """Those that it was given, in that order."""
+        self.has_transcripts = True
+
+    def facts(self) -> ProcessFacts:
+        return ProcessFacts()
+
+    def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
+        """It writes none."""
+
+    async def keep(self, transcript: str | None) -> None:
+        await trio.lowlevel.checkpoint()
+        self.transcripts.append(transcript)
+
+    async def prepare_resume(self, transcript: str) -> bool:
+        await self.keep(transcript)
+        return self.has_transcripts
+
+    async def stop(self, *, abort: Abort | None = None, force: bool = False) -> ExitStatus:  # noqa: ARG002 - the interface's
+        self.exit()
+        return await self.wait_exit()

@@ -22,10 +22,9 @@ from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.client import RpcClient
 from rpc.dialect import Dialect, Step, make_dialect
 from rpc.native import NativeDialect
-from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.stderr_log import LineLog
-from rpc.transport import MAX_REASON_CHARS
+from rpc.transport import MAX_REASON_CHARS, NodeProcess
 from rpc.turn import RpcTurn
 from tests.doors.envelopes import event
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, say
@@ -229,7 +228,7 @@ async def test_s22_a_transcript_that_cannot_be_resumed_is_named_without_secrets(
     transcript = tmp_path / KEY  # its name is a worker's word
     make(transcript)
     async with talking(MemoryTransport()) as client:
-        worker = LocalWorker("w1", cast("WorkerProcess", None), client, {str(transcript)}, dialect="native")
+        worker = LocalWorker("w1", cast("NodeProcess", None), client, {str(transcript)}, dialect="native")
         with pytest.raises(ResumeFailed, match=r"/\*\*\*") as caught:
             await worker.prepare_resume(str(transcript))
     assert KEY not in caught.value.message

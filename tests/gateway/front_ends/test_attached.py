@@ -87,6 +87,20 @@ async def test_another_conversation_is_another_for_all_doors_and_for_the_next_wo
         assert front.answer(5)["result"]["text"] == "new"
 
 
+async def test_a_prompt_waits_until_the_conversation_that_was_begun_before_it_is_kept(
+    world: World, front: FrontEnd
+) -> None:
+    await front.prompt("before")
+    world.launcher.keeping = trio.Event()
+    await front.request("new_session", 2)
+    await front.prompt("after", 3)
+    assert world.launcher.prompts == ["before"]
+    world.launcher.keeping.set()
+    await wait_all_tasks_blocked()
+    assert front.answer(3)["result"]["text"] == "after"
+    assert world.launcher.workers[0].kept[-1] == "/t/1"
+
+
 @pytest.mark.parametrize("request_", [("new_session", {}), ("switch_session", {"session_file": "/t/other"})])
 async def test_no_conversation_is_left_while_a_command_runs_in_its_background(
     world: World, front: FrontEnd, request_: tuple[str, dict[str, str]]
