@@ -12,18 +12,18 @@ from errors import UsageError
 from pool import invariants, rejections, status, stimuli
 from pool.admission import Admission
 from pool.binding import SessionBinder
+from pool.modes import Modes
 from pool.prewarming import Prewarmer
 from pool.records import WorkerRecord
 from pool.scheduling import Scheduler
-from pool.settings import PoolSettings
+from pool.settings import PoolSettings, check_settings
 from pool.snapshot import MachineSnapshot, PoolExplanation, SessionPlacement
 from pool.spawning import Spawner
-from pool.state import PoolState, check_settings
+from pool.state import PoolState
 from pool.stimuli import Action, FailureKind, Grant, Reject, Stimulus, StopReason
-from pool.transitions import ENDING, MODE_TRANSITIONS, SERVING, PoolMode, WorkerState
+from pool.transitions import ENDING, SERVING, WorkerState
 from pool.workers import Workers
 from profiles.profile import CapabilityProfile
-from wire.states import transition
 
 _HIGHEST_PRIORITY = 1000
 """Waiting is worth one step each ``age_step``: more than this would outlast any wait, and far more no float holds."""
@@ -50,6 +50,7 @@ class PoolMachine:
         self._admission = Admission(self._state, self._spawner, self._workers, self._binder)
         self._scheduler = Scheduler(self._state, self._spawner, self._workers, self._binder, self._admission)
         self._prewarmer = Prewarmer(self._state, self._spawner)
+        modes = Modes(self._state, self._workers, self._scheduler)
         self._handlers: dict[type, Callable[[Any], None]] = {
             stimuli.Acquire: self._acquire,
             stimuli.Cancel: self._binder.cancel,
@@ -74,10 +75,10 @@ class PoolMachine:
             stimuli.ProfilesChanged: self._profiles_changed,
             stimuli.ClockTick: self._tick,
             stimuli.SettingsChanged: self._settings_changed,
-            stimuli.Pause: self._pause,
-            stimuli.Resume: self._resume,
-            stimuli.Drain: self._drain,
-            stimuli.Close: self._close,
+            stimuli.Pause: modes.pause,
+            stimuli.Resume: modes.resume,
+            stimuli.Drain: modes.drain,
+            stimuli.Close: modes.close,
         }
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Action]:
@@ -358,42 +359,3 @@ class PoolMachine:
         self._workers.stop_idle()
         if names & _LIMITS:
             self._scheduler.wake_all()
-
-    def _set_mode(self, mode: PoolMode) -> None:
-        state = self._state
-        if mode not in MODE_TRANSITIONS[state.mode]:
-            raise UsageError(f"the pool is {state.mode.value} and cannot become {mode.value}")
-        state.mode = transition(MODE_TRANSITIONS, state.mode, mode)
-        state.notify(f"pool_{mode.value}")
-
-    def _pause(self, _: stimuli.Pause) -> None:
-        if self._state.mode is not PoolMode.PAUSED:
-            self._set_mode(PoolMode.PAUSED)
-
-    def _resume(self, _: stimuli.Resume) -> None:
-        if self._state.mode is not PoolMode.RUNNING:
-            self._set_mode(PoolMode.RUNNING)
-            self._scheduler.wake_all()
-
-    def _drain(self, _: stimuli.Drain) -> None:
-        if self._state.mode in (PoolMode.RUNNING, PoolMode.PAUSED):
-            self._set_mode(PoolMode.DRAINING)
-            self._reject_all()
-            self._stop_all(StopReason.DRAINED, lambda worker: not worker.in_use)
-
-    def _close(self, _: stimuli.Close) -> None:
-        if self._state.mode is not PoolMode.CLOSED:
-            self._set_mode(PoolMode.CLOSED)
-            self._reject_all()
-            self._stop_all(StopReason.CLOSED, lambda _: True)
-
-    def _reject_all(self) -> None:
-        state = self._state
-        error = rejections.closed(state.counts(), state.mode.value)
-        for waiter in list(state.requests.values()):
-            state.reject(waiter, error)
-
-    def _stop_all(self, reason: StopReason, wanted: Callable[[WorkerRecord], bool]) -> None:
-        for worker in list(self._state.workers.values()):
-            if wanted(worker):
-                self._workers.stop(worker, reason)

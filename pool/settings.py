@@ -112,6 +112,25 @@ def contradictions(pool: PoolSettings) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
+_POSITIVE_SETTINGS = (
+    *("max", "spawn_burst", "spawn_rate", "start_timeout", "reset_timeout", "ping_interval_idle", "ping_interval_busy"),
+    *("ping_timeout", "turn_stall", "breaker_failures", "maintenance_interval"),
+)
+"""At zero no worker would ever be started, or what happens after a time would happen always."""
+
+
+def check_settings(settings: PoolSettings) -> None:
+    """Refuse limits out of range, as only a caller in Python can give them, and limits that contradict each other.
+
+    Raises UsageError that names the setting.
+    """
+    for name in _POSITIVE_SETTINGS:
+        if getattr(settings, name) <= 0:
+            raise UsageError(f"{name} = {getattr(settings, name)!r} must be more than 0")
+    for name, text in contradictions(settings):
+        raise UsageError(f"pool.{name} {text}")
+
+
 _MIB = 1024 * 1024
 
 

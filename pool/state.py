@@ -7,7 +7,7 @@ import random
 from collections.abc import Collection
 from typing import Any
 
-from errors import PoolError, UsageError
+from errors import PoolError
 from pool import rejections
 from pool.available import EVICTION_ORDER, AvailableIndex
 from pool.budget import TokenBucket
@@ -22,7 +22,7 @@ from pool.records import (
     WorkerRecord,
     in_order,
 )
-from pool.settings import PoolSettings, contradictions
+from pool.settings import PoolSettings, check_settings
 from pool.snapshot import Counters, PoolCounts
 from pool.stimuli import Acquire, Action, Notify, Reject
 from pool.transitions import SESSION_TRANSITIONS, WORKER_TRANSITIONS, PoolMode, SessionState, WaiterState, WorkerState
@@ -38,24 +38,6 @@ _MAX_PINNED_IN_ERROR = 20
 """Sessions kept by background commands that the details of an error list."""
 _PARKED = SessionState.PARKED
 _NEW, _QUEUED, _PREPARING, _DONE = WaiterState.NEW, WaiterState.QUEUED, WaiterState.PREPARING, WaiterState.DONE
-
-_POSITIVE_SETTINGS = (
-    *("max", "spawn_burst", "spawn_rate", "start_timeout", "reset_timeout", "ping_interval_idle", "ping_interval_busy"),
-    *("ping_timeout", "turn_stall", "breaker_failures", "maintenance_interval"),
-)
-"""At zero no worker would ever be started, or what happens after a time would happen always."""
-
-
-def check_settings(settings: PoolSettings) -> None:
-    """Refuse limits out of range, as only a caller in Python can give them, and limits that contradict each other.
-
-    Raises UsageError that names the setting.
-    """
-    for name in _POSITIVE_SETTINGS:
-        if getattr(settings, name) <= 0:
-            raise UsageError(f"{name} = {getattr(settings, name)!r} must be more than 0")
-    for name, text in contradictions(settings):
-        raise UsageError(f"pool.{name} {text}")
 
 
 class PoolState:
