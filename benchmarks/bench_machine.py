@@ -18,6 +18,7 @@ from errors import WorkerError
 from pool import stimuli
 from pool import stimuli as actions
 from pool.machine import PoolMachine
+from pool.places import Place
 from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, Waiter
 from pool.settings import PoolSettings
 from pool.stimuli import WorkerHold
@@ -225,7 +226,7 @@ def _lists_alone() -> list[Result]:
 
 def _list_alone(count: int) -> float:
     """Seconds to enqueue and drain the waiting list without the machine around it."""
-    agent = AgentWorkers("main")
+    agent = AgentWorkers("main", Place("", 9))
     kinds = [ProfileRecord(profile, HardGroup(), agent) for profile in PROFILES]
     requests = _requests("waiter", count)
 

@@ -202,4 +202,5 @@ class Admission:
 def _unknown_profile(state: PoolState, profile: CapabilityProfile) -> ProfileRecord:
     """A profile without a request so far, which workers of others may serve; it leaves no trace."""
     group = state.groups.get(profile.hard_signature) or HardGroup()
-    return ProfileRecord(profile, group, state.agents.get(profile.agent) or AgentWorkers(profile.agent))
+    agent = state.agents.get((profile.agent, profile.group))
+    return ProfileRecord(profile, group, agent or AgentWorkers(profile.agent, state.places.get(profile.group)))

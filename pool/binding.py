@@ -44,7 +44,7 @@ class SessionBinder:
         state.transition_worker(worker, _LEASED)
         session.worker, worker.session = worker, session
         worker.session_turns = 0
-        if waiter.profile_record.is_dedicated and len(state.dedicated) < state.settings.max - 1:
+        if waiter.profile_record.is_dedicated and len(state.dedicated) < state.places.limit - 1:
             state.dedicated[worker] = None
         worker.preparation = WorkerPreparation(
             waiter.profile_record.profile.soft, level, resetting=True, resume_from=session.transcript

@@ -39,7 +39,7 @@ class Dedication:
         settings, kinds = self._state.settings, self._admitted.values()
         of_agent = sum(each.agent is kind.agent for each in kinds)
         return (
-            len(kinds) < settings.max - 1
+            len(kinds) < self._state.places.limit - 1
             and (not settings.max_per_agent or of_agent < settings.max_per_agent)
             and (not settings.max_per_profile or sum(each is kind for each in kinds) < settings.max_per_profile)
         )
@@ -53,7 +53,7 @@ class Dedication:
         """Let the workers go that were used longest ago and are too many now; returns the sessions that had them."""
         state = self._state
         released = []
-        while len(state.dedicated) > max(0, state.settings.max - 1):
+        while len(state.dedicated) > max(0, state.places.limit - 1):
             worker = next(iter(state.dedicated))
             del state.dedicated[worker]
             if worker.session is not None:

@@ -129,12 +129,15 @@ def _check_counts(state: PoolState) -> None:
     _require(waiting.bounded == bounded, "bounded waiters miscounted")
     used = [worker.idle_since for worker in state.index.lru]
     _require(used == sorted(used), "available workers are not in the order of their last use")
-    _require(len(state.dedicated) < max(1, state.settings.max), f"{len(state.dedicated)} workers are dedicated")
+    _require(len(state.dedicated) < max(1, state.places.limit), f"{len(state.dedicated)} workers are dedicated")
     unclaimed = [worker for worker in state.stopping if worker.claimed_for is None]
     _require(set(state.unclaimed_slots) == set(unclaimed), f"{len(state.unclaimed_slots)} slots unclaimed")
     for agent in state.agents.values():
         own = {worker for worker in unclaimed if worker.profile_record.agent is agent}
         _require(set(agent.unclaimed_slots) == own, f"{len(agent.unclaimed_slots)} slots of {agent.name} unclaimed")
+    for place in state.places:
+        here = sum(worker.profile_record.agent.place is place for worker in state.workers.values())
+        _require(place.live == here, f"{place} counts {place.live} workers, not {here}")
     for group in state.groups.values():
         starts = sum(len(kind.starts_claimed) + len(kind.starts_unclaimed) for kind in group.profiles.values())
         _require(group.starting == starts, f"{group.starting} workers of a group are starting, not {starts}")

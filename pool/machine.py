@@ -75,6 +75,7 @@ class PoolMachine:
             stimuli.ProfilesChanged: self._profiles_changed,
             stimuli.ClockTick: self._tick,
             stimuli.SettingsChanged: self._settings_changed,
+            stimuli.Capacity: self._capacity,
             stimuli.Pause: modes.pause,
             stimuli.Resume: modes.resume,
             stimuli.Drain: modes.drain,
@@ -344,8 +345,9 @@ class PoolMachine:
         state, old, new = self._state, self._state.settings, changed.settings
         check_settings(new)
         state.settings = new
+        state.places.set_most(new.max)
         names = {name for name in PoolSettings.__struct_fields__ if getattr(old, name) != getattr(new, name)}
-        state.bucket.set_limits(new.spawn_burst, new.spawn_rate)
+        self._spawner.set_rate()
         if names & _IDLE_TIMES:
             for worker in state.index.lru:
                 self._workers.arm_idle_timer(worker)
@@ -359,3 +361,15 @@ class PoolMachine:
         self._workers.stop_idle()
         if names & _LIMITS:
             self._scheduler.wake_all()
+
+    def _capacity(self, capacity: stimuli.Capacity) -> None:
+        """Costs by the number of groups, whatever the number of workers."""
+        state = self._state
+        state.places.set_slots(capacity.slots)
+        for place in state.places:
+            line = None if place.is_full else place.condition.peek()
+            if line is not None:
+                state.touched[line.profile_record] = None
+        self._spawner.set_rate(capacity)
+        for session in self._admission.dedication.limit_changed():
+            self._workers.refresh_session(session)

@@ -44,9 +44,12 @@ class Prewarmer:
             return
         if state.pending_restarts and self._spawner.slots_after_stops <= 0:
             self._spawner.cancel_restarts()
-        if len(state.workers) >= state.settings.max:
+        if len(state.workers) >= state.places.limit:
             return
         for kind in list(state.pending_restarts):
+            if kind.agent.place.is_full:
+                self._spawner.add_restarts(kind, -kind.pending_restarts)
+                state.prune(kind)
             while kind.pending_restarts and self._spawner.blocking_condition(kind) is None:
                 self._spawner.spawn(kind)
         for kind in state.prewarm_targets:

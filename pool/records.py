@@ -6,6 +6,7 @@ import msgspec
 
 from errors import PoolError
 from pool.budget import StartBudget
+from pool.places import Place
 from pool.queues import ConditionQueue, ProfileQueue
 from pool.stimuli import Acquire, FailureKind, StopReason, WorkerHold
 from pool.transitions import SessionState, WaiterState, WorkerState
@@ -58,12 +59,16 @@ def in_order(waiters: dict[str, Waiter]) -> list[Waiter]:
 
 
 class AgentWorkers:
-    """All workers of one agent definition: what ``max_per_agent`` limits."""
+    """All workers of one agent definition in one place: what ``max_per_agent`` limits.
 
-    __slots__ = ("available", "condition", "forgets", "live", "name", "profile_count", "unclaimed_slots")
+    A definition has workers in two places only while those of its former group end.
+    """
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("available", "condition", "forgets", "live", "name", "place", "profile_count", "unclaimed_slots")
+
+    def __init__(self, name: str, place: Place) -> None:
         self.name = name
+        self.place = place
         self.forgets = False
         """Whether a conversation is lost to it with its process."""
         self.live = 0

@@ -5,7 +5,7 @@ least recently used quiet worker that fits; a slot made by evicting one that doe
 become possible costs next to nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import chain, islice
 
 from pool import rejections
@@ -45,7 +45,7 @@ class Scheduler:
             else:
                 self._reject_room_only()
         state.freed.clear()
-        state.touched_agents.clear()
+        state.touched.clear()
 
     def _match(self) -> None:
         """Bring waiters and workers together until nothing more can be done."""
@@ -137,7 +137,8 @@ class Scheduler:
     def _best_rival(self, worker: WorkerRecord) -> Waiter | None:
         """The best waiter that could only be served by the slot of this worker."""
         best: Waiter | None = None
-        for gate in (self._state.waiting.pool_full, worker.profile_record.agent.condition):
+        agent = worker.profile_record.agent
+        for gate in (self._state.waiting.pool_full, agent.condition, agent.place.condition):
             line = gate.peek()
             head = line.head() if line is not None and (line.privileged or self._state.quota_open) else None
             if head is not None and (best is None or head.rank < best.rank):
@@ -179,14 +180,15 @@ class Scheduler:
             gates.append(waiting.tokens)
         if waiting.quota.count and state.quota_open:
             gates.append(waiting.quota)
-        if state.touched_agents:
-            gates.extend(agent.condition for agent in state.touched_agents if agent.condition.count)
+        for kind in state.touched:
+            agent = kind.agent
+            gates.extend(gate for gate in (agent.condition, agent.place.condition) if gate.count)
         return gates
 
     def _can_make_slot(self) -> bool:
         """Whether a line at the full gate could be advanced: a slot, one that is coming, or a worker to evict."""
         state = self._state
-        free = state.settings.max - len(state.workers)
+        free = state.places.limit - len(state.workers)
         if free > 0:
             return True
         unclaimed = free + len(state.stopping) - state.claimed_slots
@@ -258,15 +260,18 @@ class Scheduler:
         """Mean a slot for the kind: one that is coming already, or that of the least recently used worker."""
         state = self._state
         agent = kind.agent
-        candidates: Collection[WorkerRecord] = ()
+        candidates: Iterable[WorkerRecord] = ()
         slots: Collection[WorkerRecord] = ()
-        spare = 0
+        spare = 0.0
         if gate is state.waiting.pool_full:
             candidates, slots = state.index.lru, state.unclaimed_slots
-            spare = state.settings.max - len(state.workers) + len(slots)
+            spare = state.places.limit - len(state.workers) + len(slots)
         elif gate is agent.condition:
             candidates, slots = agent.available, agent.unclaimed_slots
             spare = state.settings.max_per_agent - agent.live + len(slots)
+        elif gate is agent.place.condition:
+            candidates, slots = agent.place.available(), list(agent.place.unclaimed_slots())
+            spare = agent.place.slots - agent.place.live + len(slots)
         elif gate is not kind.condition or not state.stopping.keys().isdisjoint(kind.workers.keys()):
             return False
         if spare > 0 and slots:
@@ -274,8 +279,9 @@ class Scheduler:
             return True
         if spare < 0 or _is_trial(kind):
             return False
-        if candidates:
-            self._evict(next(EVICTION_ORDER(candidates)), kind)
+        victim = next(EVICTION_ORDER(candidates), None)
+        if victim is not None:
+            self._evict(victim, kind)
             return True
         pinned = state.excess_pinned(kind, gate)
         if pinned is not None:
@@ -330,7 +336,7 @@ class Scheduler:
         """Whether a worker for a nested request of the kind will be started after a time, whatever the others do."""
         gate = kind.queues[True].condition
         delayed = gate is self._state.waiting.tokens or (gate is kind.condition and not kind.budget.is_open)
-        return delayed and len(self._state.workers) < self._state.settings.max
+        return delayed and len(self._state.workers) < self._state.places.limit
 
 
 def _is_held_up(waiter: Waiter) -> bool:

@@ -12,7 +12,7 @@ from pool.budget import BreakerState
 from pool.queues import ConditionQueue
 from pool.records import ProfileRecord, WorkerRecord
 from pool.state import PoolState
-from pool.stimuli import FailureKind, Spawn
+from pool.stimuli import Capacity, FailureKind, Spawn
 from pool.transitions import PoolMode, SessionState, WaiterState, WorkerState
 
 
@@ -24,6 +24,8 @@ class Spawner:
         self.spawned = 0
         """How many worker ids have been given out: ``w1`` ... ``w<spawned>``."""
         self._bucket_armed_for = float("-inf")
+        self._starters = 1
+        self._start_rate: float | None = None
 
     # --- may we -----------------------------------------------------------------------------------------------------
 
@@ -48,7 +50,10 @@ class Spawner:
             return kind.condition
         if settings.max_per_agent and kind.agent.live >= settings.max_per_agent:
             return kind.agent.condition
-        if len(state.workers) >= settings.max:
+        place = kind.agent.place
+        if place.live >= place.slots:
+            return place.condition
+        if len(state.workers) >= state.places.limit:
             return state.waiting.pool_full
         return None if state.bucket.has_token(now) else state.waiting.tokens
 
@@ -73,6 +78,18 @@ class Spawner:
             self._bucket_armed_for = due
             state.timers.at(due, _no_op, None)
 
+    def set_rate(self, capacity: Capacity | None = None) -> None:
+        """Take the rate of starts from the settings, for as many nodes as start workers (None: as many as before)."""
+        state, settings = self._state, self._state.settings
+        if capacity is not None:
+            self._starters, self._start_rate = max(1, capacity.starters), capacity.start_rate
+        burst, rate = settings.spawn_burst * self._starters, settings.spawn_rate * self._starters
+        if self._start_rate is not None:
+            burst, rate = min(burst, max(settings.spawn_burst, int(self._start_rate))), min(rate, self._start_rate)
+        state.bucket.set_limits(burst, rate)
+        if state.waiting.tokens.count:
+            self.arm_token_timer()
+
     # --- starting ---------------------------------------------------------------------------------------------------
 
     def spawn(
@@ -86,6 +103,7 @@ class Spawner:
         state.by_state[WorkerState.STARTING] += 1
         kind.workers[worker] = None
         kind.agent.live += 1
+        kind.agent.place.live += 1
         kind.group.starting += 1
         if covers is None:
             kind.starts_unclaimed[worker] = None
@@ -152,7 +170,7 @@ class Spawner:
     def slots_after_stops(self) -> int:
         """Processes that may be started once every stopping one is gone."""
         state = self._state
-        return state.settings.max - (len(state.workers) - len(state.stopping))
+        return state.places.limit - (len(state.workers) - len(state.stopping))
 
     # --- budgets ----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from errors import PoolError
 from pool import rejections
 from pool.available import EVICTION_ORDER, AvailableIndex
 from pool.budget import TokenBucket
+from pool.places import Places
 from pool.queues import ConditionQueue
 from pool.records import (
     AgentWorkers,
@@ -57,7 +58,9 @@ class PoolState:
         self.by_state = dict.fromkeys(WorkerState, 0)
         self.profiles: dict[str, ProfileRecord] = {}
         self.groups: dict[str, HardGroup] = {}
-        self.agents: dict[str, AgentWorkers] = {}
+        self.agents: dict[tuple[str, str], AgentWorkers] = {}
+        """By name and group."""
+        self.places = Places(settings.max)
         self.forgets: set[str] = set()
         """Agents to whom a conversation is lost with its process, also those without a profile now."""
         self.sessions: dict[str, SessionRecord] = {}
@@ -85,7 +88,8 @@ class PoolState:
         self.counters = Counters()
         self.freed: list[WorkerRecord] = []
         """Workers that have become available in this step."""
-        self.touched_agents: dict[AgentWorkers, None] = {}
+        self.touched: dict[ProfileRecord, None] = {}
+        """Profiles of whose workers one may have made room, in this step."""
         self.prewarm_targets: tuple[ProfileRecord, ...] = ()
         self.pending_restarts: dict[ProfileRecord, None] = {}
         self.service_interval = _INITIAL_SERVICE_INTERVAL
@@ -99,9 +103,11 @@ class PoolState:
         if kind is not None:
             return kind
         group = self.groups.setdefault(profile.hard_signature, HardGroup())
-        agent = self.agents.get(profile.agent)
+        key = profile.agent, profile.group
+        agent = self.agents.get(key)
         if agent is None:
-            agent = self.agents[profile.agent] = AgentWorkers(profile.agent)
+            agent = self.agents[key] = AgentWorkers(profile.agent, self.places.get(profile.group))
+            self.places.add(agent)
             agent.forgets = agent.name in self.forgets
         kind = ProfileRecord(profile, group, agent)
         self.profiles[profile.signature] = group.profiles[profile.signature] = kind
@@ -130,7 +136,8 @@ class PoolState:
             del self.groups[kind.profile.hard_signature]
         kind.agent.profile_count -= 1
         if not kind.agent.profile_count:
-            del self.agents[kind.agent.name]
+            del self.agents[kind.agent.name, kind.agent.place.group]
+            self.places.drop(kind.agent)
 
     def session_record(self, key: str) -> SessionRecord:
         """The record of the session, made where it is new."""
@@ -155,8 +162,9 @@ class PoolState:
     def set_forgets(self, name: str, *, forgets: bool) -> None:
         """Whether a conversation is lost to that agent with its process."""
         (self.forgets.add if forgets else self.forgets.discard)(name)
-        if name in self.agents:
-            self.agents[name].forgets = forgets
+        for agent in self.agents.values():
+            if agent.name == name:
+                agent.forgets = forgets
 
     # --- moves ------------------------------------------------------------------------------------------------------
 
@@ -188,6 +196,7 @@ class PoolState:
             workers.pop(worker, None)
         del self.workers[worker.id], kind.workers[worker]
         kind.agent.live -= 1
+        kind.agent.place.live -= 1
 
     def transition_session(self, session: SessionRecord, state: SessionState) -> None:
         """Take the session to ``state``."""
@@ -203,7 +212,7 @@ class PoolState:
     def quota_open(self) -> bool:
         """Whether one more worker may be held by requests that may not use the reserve."""
         reserve = self.settings.reserve
-        return not reserve or self.ordinary_workers < self.settings.max - reserve
+        return not reserve or self.ordinary_workers < max(1, self.places.limit - reserve)
 
     def reserve_allows(self, worker: WorkerRecord, waiter: Waiter) -> bool:
         """Whether the reserve allows ``waiter`` this worker."""
@@ -331,6 +340,9 @@ class PoolState:
         if gate is kind.agent.condition:
             pinned = [worker for worker in pinned if worker.profile_record.agent is kind.agent]
             most = settings.max_per_agent - 1
+        elif gate is kind.agent.place.condition:
+            pinned = [worker for worker in pinned if worker.profile_record.agent.place is kind.agent.place]
+            most = int(kind.agent.place.slots) - 1
         elif gate is kind.condition:
             pinned = [worker for worker in pinned if worker.profile_record is kind]
             most = settings.max_per_profile - 1
@@ -339,8 +351,8 @@ class PoolState:
     @property
     def most_pinned(self) -> int:
         """Workers that background commands may keep; one is left besides those that keep their conversations."""
-        settings = self.settings
-        return min(settings.max_pinned or settings.max - 1, settings.max - 1 - len(self.dedicated))
+        most = self.places.limit - 1
+        return min(self.settings.max_pinned or most, most - len(self.dedicated))
 
     def record_service_interval(self) -> None:
         """Learn how often waiters are served, for ``retry_after``."""
@@ -377,5 +389,5 @@ class PoolState:
             starting=by_state[WorkerState.STARTING],
             stopping=by_state[WorkerState.STOPPING],
             waiting=len(self.requests),
-            max=self.settings.max,
+            max=self.places.limit,
         )

@@ -1,5 +1,6 @@
 """Inputs (stimuli) and outputs (actions) of ``PoolMachine.handle``: plain facts, no behaviour."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -217,6 +218,22 @@ class SettingsChanged(msgspec.Struct, frozen=True):
     settings: PoolSettings
 
 
+class Capacity(msgspec.Struct, frozen=True):
+    """How many workers may live on the nodes of each group, from now on; a group that is not named has no slot.
+
+    A node that takes nothing new counts with the workers that it still has. Of a lost node, report all workers failed
+    (WorkerFailed), then the capacity, then each end (ProcessExited) after the capacity that is left: in another order
+    healthy workers would be stopped for lost ones, or workers started where there is nothing.
+
+    ``starters``: nodes that start workers, each with ``spawn_burst`` and ``spawn_rate`` of its own; ``start_rate``:
+    starts a second in all, None for no such limit.
+    """
+
+    slots: Mapping[str, int]
+    starters: int = 1
+    start_rate: float | None = None
+
+
 class Pause(msgspec.Struct, frozen=True):
     """No new grants until Resume; waiters keep waiting (and expire), holds go on."""
 
@@ -257,6 +274,7 @@ Stimulus = (
     | ProfilesChanged
     | ClockTick
     | SettingsChanged
+    | Capacity
     | Pause
     | Resume
     | Drain

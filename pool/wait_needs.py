@@ -45,6 +45,10 @@ def _opening(state: PoolState, waiter: Waiter) -> str:
     if gate is kind.agent.condition:
         own = [each for each in state.workers.values() if each.profile_record.agent is kind.agent]
         return f"{_an_end(own)}, or the limit of agent {kind.agent.name} has to be raised"
+    place = kind.agent.place
+    if gate is place.condition:
+        here = [each for each in state.workers.values() if each.profile_record.agent.place is place]
+        return f"{_an_end(here)}, or {place} has to get more slots"
     if gate is kind.condition:
         return f"{_an_end(kind.workers)}, or the next attempt to start one has to succeed"
     return "nothing: it is served next"

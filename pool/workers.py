@@ -71,7 +71,7 @@ class Workers:
             worker.idle_since = state.now
             state.index.add(worker)
             state.freed.append(worker)
-            state.touched_agents[worker.profile_record.agent] = None
+            state.touched[worker.profile_record] = None
             self.arm_idle_timer(worker)
 
     def refresh_session(self, session: SessionRecord) -> None:
@@ -96,7 +96,7 @@ class Workers:
         state = self._state
         if worker not in state.pinned:
             state.pinned[worker] = None
-            state.touched_agents[worker.profile_record.agent] = None
+            state.touched[worker.profile_record] = None
             state.waiting.wake(worker.profile_record)
 
     def turn_stalled(self, stalled: TurnStalled) -> None:
@@ -262,7 +262,7 @@ class Workers:
     def _retire_if_due(self, worker: WorkerRecord) -> bool:
         """Stop a quiescent worker that is to go: over ``max``, or retiring and not waiting for its replacement."""
         state = self._state
-        is_too_many = len(state.workers) - len(state.stopping) > state.settings.max and worker not in state.dedicated
+        is_too_many = len(state.workers) - len(state.stopping) > state.places.limit and worker not in state.dedicated
         may_go = worker.successor is None or worker.retire_reason in _IMMEDIATE_REASONS
         if not is_too_many and (worker.retire_reason is None or not may_go):
             return False
@@ -382,7 +382,7 @@ class Workers:
     def _after_exit(self, worker: WorkerRecord) -> None:
         state = self._state
         kind = worker.profile_record
-        state.touched_agents[kind.agent] = None
+        state.touched[kind] = None
         for line in kind.queues:
             if line.condition is kind.condition:
                 state.waiting.ready.add(line)

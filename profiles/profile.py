@@ -92,7 +92,7 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     signatures, SHA-256 in hex. ``env`` holds the profile's own variables sorted by name; their values may be secret:
     they enter the signature and the worker's environment, never a repr or a status. ``secret_env``: names of those that
     are secret although they do not look so. ``declared``: what the program learns over its protocol instead of by
-    arguments, and what the pool does for it (``resume``), each a name and a JSON text, sorted by name.
+    arguments, and what the pool does for it (``resume``, ``group``), each a name and a JSON text, sorted by name.
     """
 
     agent: str
@@ -118,6 +118,12 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     def is_dedicated(self) -> bool:
         """Whether a worker keeps the conversation that it has as long as it lives."""
         return self._declared_value("resume", str) == "pin"
+
+    @property
+    def group(self) -> str:
+        """The group of nodes that its workers run on; "" is this machine."""
+        found: str = msgspec.json.decode(dict(self.declared).get("group", '""'), type=str)
+        return found
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 import pytest
 
 from pool.available import AvailableIndex
+from pool.places import Place
 from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, WorkerRecord
 from profiles.profile import CapabilityProfile
 from tests.pool.transcript import profile_of
@@ -12,7 +13,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self.index = AvailableIndex()
-        self.agent = AgentWorkers("main")
+        self.agent = AgentWorkers("main", Place("", 9))
         self.groups: dict[str, HardGroup] = {}
         self.kinds: dict[str, ProfileRecord] = {}
         self.count = 0

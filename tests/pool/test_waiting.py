@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pool.places import Place
 from pool.queues import ConditionQueue
 from pool.records import AgentWorkers, HardGroup, ProfileRecord, SessionRecord, Waiter
 from pool.stimuli import Acquire
@@ -13,7 +14,7 @@ from pool.waiting_list import WaitingList
 from tests.pool.world import make_profile
 from wire.states import IllegalTransition
 
-AGENT = AgentWorkers("main")
+AGENT = AgentWorkers("main", Place("", 9))
 numbers = iter(range(10**9))
 
 

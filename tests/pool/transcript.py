@@ -151,6 +151,10 @@ class Player:
         world.tell(stimuli.SettingsChanged(settings))
         world.settings, world.limit = settings, max(settings.max, len(world.workers))
 
+    def capacity(self, *, here: int = 0, starters: int = 1, start_rate: float | None = None, **slots: int) -> None:
+        """Slots by group; ``here`` are those of this machine."""
+        self.world.set_capacity({"": here, **slots}, starters=starters, start_rate=start_rate)
+
     def pause(self) -> None:
         self.world.tell(stimuli.Pause())
 
@@ -205,6 +209,21 @@ class Player:
         assert (due if due is None else due - self.world.now) == (
             seconds if seconds is None else pytest.approx(seconds)
         )
+
+    def most(self, count: int) -> None:
+        """Workers that may live now."""
+        assert self.world.machine.snapshot(self.world.now).counts.max == count
+
+    def reason(self, request: str, *words: str) -> None:
+        """What the request waits for, by the status."""
+        (found,) = [each for each in self.world.machine.snapshot(self.world.now).waiters if each.request == request]
+        assert found.why == " ".join(words)
+
+    def needs(self, session: str, *words: str) -> None:
+        """What would have to happen, as it is explained."""
+        wait = self.world.machine.explain(session).wait
+        assert wait is not None
+        assert wait.needs == " ".join(words)
 
     def counter(self, name: str, count: int) -> None:
         counters = self.world.machine.snapshot(self.world.now).counters

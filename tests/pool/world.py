@@ -33,9 +33,10 @@ def make_profile(
 ) -> CapabilityProfile:
     """A profile whose hard part is ``name``; equal arguments give equal signatures.
 
-    Workers of the agent ``pin`` keep their conversations.
+    Workers of the agent ``pin`` keep their conversations, those of ``name@gpu`` belong to the group ``gpu``.
     """
-    skills = tuple(skills)
+    skills, group = tuple(skills), agent.partition("@")[2]
+    declared = (("resume", '"pin"'),) if agent == "pin" else ()
     return CapabilityProfile(
         agent=agent,
         role=role,
@@ -44,7 +45,7 @@ def make_profile(
         cwd=f"/{name}",
         soft=SoftArgs(provider="p", model=model, thinking="low"),
         resources=Resources(skills=skills),
-        declared=(("resume", '"pin"'),) if agent == "pin" else (),
+        declared=(("group", f'"{group}"'),) if group else declared,
         signature=f"{name}|{agent}|{role}|{model}|{','.join(skills)}",
         hard_signature=f"{name}|{agent}|{role}",
     )
@@ -98,6 +99,8 @@ class World:
         self.happened: list[Action] = []
         self.request_count = 0
         self.limit = self.settings.max
+        self.slots: dict[str, int] | None = None
+        """By group, once a capacity was given."""
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
@@ -163,6 +166,10 @@ class World:
         """The worker reports that it runs so many commands in the background."""
         self.workers[worker].background = running
         return self.tell(stimuli.BackgroundCount(worker, running))
+
+    def set_capacity(self, slots: dict[str, int], **more: Any) -> list[Action]:
+        self.slots = slots
+        return self.tell(stimuli.Capacity(slots, **more))
 
     def set_busy(self, session: str) -> list[Action]:
         self.busy.add(session)
@@ -280,6 +287,10 @@ class World:
         self.workers[action.worker] = PaperWorker(action.profile)
         self.spawn_times.append(self.now)
         assert len(self.workers) <= self.limit, f"{len(self.workers)} processes, {self.limit} allowed"
+        if self.slots is not None:
+            group = action.profile.group
+            used = sum(paper.profile.group == group for paper in self.workers.values())
+            assert used <= self.slots.get(group, 0), f"{used} processes in group {group!r}, slots are {self.slots}"
 
     def _reset(self, action: actions.Reset) -> None:
         paper = self.workers[action.worker]
