@@ -42,7 +42,7 @@ class SessionBinder:
             state.transition_session(session, SessionState.PARKED)
         state.transition_session(session, _ACTIVE)
         state.transition_worker(worker, _LEASED)
-        session.worker, worker.session = worker, session
+        session.worker, worker.session, session.node = worker, session, worker.node
         worker.session_turns = 0
         if waiter.profile_record.is_dedicated and len(state.dedicated) < state.places.limit - 1:
             state.dedicated[worker] = None

@@ -87,7 +87,12 @@ class LocalLauncher:
 
     @asynccontextmanager
     async def open(
-        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
+        self,
+        worker_id: str,
+        profile: CapabilityProfile,
+        *,
+        force: trio.Event,
+        near: str = "",  # noqa: ARG002 - the interface's
     ) -> AsyncGenerator[LocalWorker, None]:
         """Start a worker; on leaving the block it is gone with all its descendants. Raises WorkerStartFailed."""
         plan, settings = worker_plan(worker_id, profile, self._data_dir), settings_for(self.settings, profile)

@@ -262,6 +262,7 @@ class PoolMachine:
             return
         if worker.state is not WorkerState.STARTING:
             raise UsageError(f"worker {worker.id} was ready before", worker=worker.id)
+        worker.node = ready.node
         self._workers.ready(worker)
 
     def _worker_reset_done(self, done: stimuli.WorkerResetDone) -> None:
@@ -285,10 +286,10 @@ class PoolMachine:
         if kind in (FailureKind.DISK_FULL, FailureKind.UNFIT):
             self._binder.reset_refused(worker, kind, failed.error)
             return
-        if worker.state is WorkerState.STARTING:
+        if worker.state is WorkerState.STARTING and kind is not FailureKind.LOST:
             kind = FailureKind.START
         is_charged = self._binder.failed(worker, kind, failed.error)
-        if not worker.proven and not is_charged:
+        if not (worker.proven or is_charged or kind is FailureKind.LOST):
             self._spawner.record_failure(worker, failed.error)
 
     def _process_exited(self, exited: stimuli.ProcessExited) -> None:
@@ -317,7 +318,8 @@ class PoolMachine:
         self._workers.stop(self._live_worker(stop.worker), StopReason.OPERATOR)
 
     def _recycle_worker(self, recycle: stimuli.RecycleWorker) -> None:
-        self._workers.schedule_retirement(self._live_worker(recycle.worker), "recycle")
+        why = "recycle" if recycle.replace else "drain"
+        self._workers.schedule_retirement(self._live_worker(recycle.worker), why)
 
     def _worker_modified(self, altered: stimuli.WorkerModified) -> None:
         worker = self._known_worker(altered.worker)

@@ -183,7 +183,7 @@ class WorkerRecord:
 
     __slots__ = (
         *("age_timer", "background", "claimed_for", "closing_session", "failure", "id", "idle_since", "idle_timer"),
-        *("is_restart", "modified", "ordinary_holds", "outdated", "preparation", "profile_record", "proven"),
+        *("is_restart", "modified", "node", "ordinary_holds", "outdated", "preparation", "profile_record", "proven"),
         *("ready_at", "replaced", "replaces", "retire_reason", "session", "session_turns", "soft", "spawned_at"),
         *("state", "stop_reason", "successor", "turns", "was_leased"),
     )
@@ -207,6 +207,7 @@ class WorkerRecord:
         self.claimed_for: ProfileRecord | None = None
         self.spawned_at = now
         self.ready_at: float | None = None
+        self.node = ""
         self.idle_since = now
         """When it was last used."""
         self.idle_timer: Timer | None = None
@@ -274,7 +275,7 @@ class SessionRecord:
     """One conversation, by key."""
 
     __slots__ = (
-        *("busy", "failed", "holds", "key", "last_profile", "resume_failures", "state", "transcript"),
+        *("busy", "failed", "holds", "key", "last_profile", "node", "resume_failures", "state", "transcript"),
         *("waiting", "worker"),
     )
 
@@ -288,6 +289,8 @@ class SessionRecord:
         """Its queued and blocked waiters, by request."""
         self.busy = False
         self.transcript: str | None = None
+        self.node = ""
+        """The one that its latest worker ran on."""
         self.last_profile: CapabilityProfile | None = None
         self.resume_failures = 0
         self.failed: PoolError | None = None

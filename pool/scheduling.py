@@ -219,7 +219,8 @@ class Scheduler:
         kind = line.profile_record
         gate = self._spawner.blocking_condition(kind)
         if gate is None:
-            self._spawner.spawn(kind, covers=kind)
+            near = "" if kind.claims else waiter.session.node  # the best waiter has its start already
+            self._spawner.spawn(kind, covers=kind, near=near)
         elif (worker := state.index.match_quiescent(kind)) is not None:
             self._binder.bind(worker, waiter)
         elif (modest := self._newest_room_only(line)) is not None:

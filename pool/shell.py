@@ -227,6 +227,8 @@ class Pool:
             check_memory(stimulus.settings, self._memory_bytes)
         if isinstance(stimulus, stimuli.ForgetSession):
             self._raw_listeners.release_idle(stimulus.session)
+        if isinstance(stimulus, stimuli.WorkerFailed) and (life := self._workers.get(stimulus.worker)) is not None:
+            life.error = life.error or stimulus.error
         self._apply(stimulus)
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  # the documented limit of the drain
@@ -305,7 +307,7 @@ class Pool:
             case Reconcile():
                 self._nursery.start_soon(self._reconcile, action, self._workers[action.worker])
             case Spawn():
-                life = WorkerTask(action.worker, action.profile, self._machine.settings, self._now())
+                life = WorkerTask(action, self._launcher, self._machine.settings, self._now())
                 self._workers[action.worker] = life
                 # in a context of its own: a worker outlives the request that happened to need it
                 contextvars.Context().run(self._nursery.start_soon, self._run_worker, life)
@@ -338,7 +340,6 @@ class Pool:
         """One worker from spawn to reaped process."""
         try:
             await life.run(
-                self._launcher,
                 on_ready=self._on_ready,
                 on_fact=self._apply,
                 on_exec=BackgroundCallbacks(self._background.running, self._background.exited),
@@ -361,7 +362,7 @@ class Pool:
         self.latencies.spawn.add_for(life.profile, self._now() - life.spawned_at)
         self.agent_records.note_ready(life.profile.agent, life.worker.client.ready)
         self._resets.tell_machine(life.profile.agent)
-        self._apply(stimuli.WorkerReady(life.id))
+        self._apply(stimuli.WorkerReady(life.id, life.worker.node))
 
     async def _reset(self, action: Reset, life: WorkerTask) -> None:
         started = self._now()

@@ -93,9 +93,14 @@ class Spawner:
     # --- starting ---------------------------------------------------------------------------------------------------
 
     def spawn(
-        self, kind: ProfileRecord, *, covers: ProfileRecord | None = None, replaces: WorkerRecord | None = None
+        self,
+        kind: ProfileRecord,
+        *,
+        covers: ProfileRecord | None = None,
+        replaces: WorkerRecord | None = None,
+        near: str = "",
     ) -> WorkerRecord:
-        """Start a worker of ``kind``; only where ``blocking_condition`` returns None."""
+        """Start a worker of ``kind``, on the node ``near`` if it can be; only where ``blocking_condition`` is None."""
         state = self._state
         self.spawned += 1
         worker = WorkerRecord(f"w{self.spawned}", kind, state.now)
@@ -117,7 +122,7 @@ class Spawner:
         state.bucket.consume(state.now)
         kind.budget.start_begun()
         state.counters.spawned += 1
-        state.actions.append(Spawn(worker.id, kind.profile))
+        state.actions.append(Spawn(worker.id, kind.profile, near))
         state.notify("worker_spawned", worker=worker.id, profile=kind.profile.short)
         return worker
 

@@ -115,9 +115,10 @@ class AgentLearned(msgspec.Struct, frozen=True):
 
 
 class WorkerReady(msgspec.Struct, frozen=True):
-    """A spawned worker can take requests."""
+    """A spawned worker can take requests, on that node ("" is this machine)."""
 
     worker: str
+    node: str = ""
 
 
 class WorkerResetDone(msgspec.Struct, frozen=True):
@@ -153,6 +154,8 @@ class FailureKind(StrEnum):
     """The process ended by itself; told at once, while what it left behind is still being swept."""
     UNRESPONSIVE = "unresponsive"
     STALLED = "stalled"
+    LOST = "lost"
+    """Its node is gone, or out of reach: nothing is held against profile or session."""
     PROTOCOL = "protocol"
 
 
@@ -187,9 +190,14 @@ class StopWorker(msgspec.Struct, frozen=True):
 
 
 class RecycleWorker(msgspec.Struct, frozen=True):
-    """An operator wants this worker replaced at its next turn boundary."""
+    """This worker is to end at its next turn boundary.
+
+    ``replace``: another one takes its place, and is started first where there is room; False where its node is to be
+    empty.
+    """
 
     worker: str
+    replace: bool = True
 
 
 class SetPrewarm(msgspec.Struct, frozen=True):
@@ -283,10 +291,14 @@ Stimulus = (
 
 
 class Spawn(msgspec.Struct, frozen=True):
-    """Start a process of ``profile``; answer with WorkerReady, or WorkerFailed(START) and ProcessExited."""
+    """Start a process of ``profile``; answer with WorkerReady, or WorkerFailed(START) and ProcessExited.
+
+    ``near``: the node that the session was on for which it is started, a wish; "" where there is none.
+    """
 
     worker: str
     profile: CapabilityProfile
+    near: str = ""
 
 
 class Reset(msgspec.Struct, frozen=True):

@@ -106,11 +106,13 @@ class WorkerLauncher(Protocol):
     """Where workers come from."""
 
     def open(
-        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
+        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event, near: str = ""
     ) -> AbstractAsyncContextManager[PoolWorker]:
         """Start a worker; on leaving the block it is gone, with all its descendants, and reaped.
 
-        Raises WorkerStartFailed on entering. Setting ``force`` skips the polite rungs, also of a stop under way.
+        Called in the step that decided the start, so that its place can be kept for it; raises nothing then, and is
+        always entered. ``near``: the node to prefer, see ``pool.stimuli.Spawn``. Setting ``force`` skips the polite
+        rungs, also of a stop under way. Raises WorkerStartFailed on entering.
         """
         ...
 

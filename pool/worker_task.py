@@ -11,9 +11,9 @@ from pool.budget import TokenBucket
 from pool.health import Health, HealthDecision, Observation
 from pool.lease import Lease
 from pool.settings import PoolSettings
-from pool.stimuli import BackgroundCount, FailureKind, Reset, Stimulus, StopReason, TurnStalled, WorkerFailed
+from pool.stimuli import BackgroundCount, FailureKind, Reset, Spawn, Stimulus, StopReason, TurnStalled, WorkerFailed
 from pool.worker_interface import LoadedConversation, PoolWorker, WorkerLauncher, load_conversation
-from profiles import DIALECTS, CapabilityProfile
+from profiles import DIALECTS
 from rpc.transport import ProcessFacts
 from wire.messages import BackgroundProcesses as BackgroundTold
 from wire.messages import ExecExit, SessionResult
@@ -40,10 +40,10 @@ class WorkerTask:
     """The shell's record of one worker and the task that lives it. ``error`` says, in the end, what it died of."""
 
     def __init__(
-        self, worker_id: str, profile: CapabilityProfile, settings: Callable[[], PoolSettings], now: float
+        self, spawn: Spawn, launcher: WorkerLauncher, settings: Callable[[], PoolSettings], now: float
     ) -> None:
-        self.id = worker_id
-        self.profile = profile
+        self.id = spawn.worker
+        self.profile = spawn.profile
         self.spawned_at = now
         self.error: PoolError | None = None
         self.health = Health(settings, now)
@@ -61,6 +61,7 @@ class WorkerTask:
         self._worker: PoolWorker | None = None
         self._stop_requested = trio.Event()
         self._force = trio.Event()
+        self._process = launcher.open(spawn.worker, spawn.profile, force=self._force, near=spawn.near)
 
     @property
     def worker(self) -> PoolWorker:
@@ -142,7 +143,6 @@ class WorkerTask:
 
     async def run(
         self,
-        launcher: WorkerLauncher,
         *,
         on_ready: Callable[["WorkerTask"], None],
         on_fact: Callable[[Stimulus], None],
@@ -154,7 +154,7 @@ class WorkerTask:
         ``try_out(agent, worker)`` comes before ``on_ready``; it raises WorkerStartFailed.
         """
         try:
-            async with launcher.open(self.id, self.profile, force=self._force) as worker:
+            async with self._process as worker:
                 self._worker = worker
                 if await self._wait_ready(worker, on_fact, try_out):
                     on_ready(self)

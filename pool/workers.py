@@ -290,7 +290,7 @@ class Workers:
         worker.stop_reason = reason
         if was_starting:
             self._spawner.finish_start(worker)
-            if worker.failure is None:
+            if worker.failure in (None, FailureKind.LOST):
                 self._spawner.start_abandoned(worker)
         state.begin_stop(worker)
         self._end_binding(worker, reason.value)

@@ -172,14 +172,16 @@ class MemoryLauncher:
         self.live: dict[str, MemoryWorker] = {}
         self.prompts: list[str] = []
         self.starts: list[str] = []
+        self.near: list[str] = []
         self.stops: list[str] = []
         self.most = 0
 
     @asynccontextmanager
     async def open(
-        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
+        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event, near: str = ""
     ) -> AsyncGenerator[MemoryWorker, None]:
         self.starts.append(worker_id)
+        self.near.append(near)
         if profile.role in self.broken:
             raise WorkerStartFailed("cannot start", stderr_tail="boom")
         worker = self.live[worker_id] = self.kind(worker_id, self, profile)

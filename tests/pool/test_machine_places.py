@@ -58,15 +58,25 @@ PLACES = {
 }
 
 LOST = {
+    "starts on a lost node are held against no profile": """
+        pool max=99 breaker_failures=3; capacity gpu=9; ask r1 one x@gpu:a; ask r2 two x@gpu:a; ask r3 three x@gpu:a
+        fail w1 lost; fail w2 lost; fail w3 lost; breaker x@gpu:a closed; capacity gpu=3; exit w1; exit w2; exit w3
+        spawned 6; settle; held r1 r2 r3; counter exits.lost 3""",
+    "a trial start that is lost is made again": """
+        pool breaker_failures=1; ask r1 one; fail_start; breaker a open; wait 30.0; ask r2 two => spawn w2 a
+        fail w2 lost => kill w2 failed, spawn w3 a; exit w2; ready w3; breaker a closed""",
+    "a session whose resume was lost with its node is not charged for it": """
+        pool max=1; use one; use two; ask r1 one => reset w1 one one.jsonl; fail w1 lost; exit w1; ready w2
+        fail w2 lost; exit w2; ready w3; reset w3 => grant r1 w3""",
     "who holds workers of a lost node fails, healthy workers stay, and nothing is started before a slot is there": """
         pool max=9; capacity gpu=4; hold r1 one x@gpu:a; hold r2 two x@gpu:a; hold r3 three x@gpu:a; use four x@gpu:b
         ask r5 five x@gpu:c => stop w4 evicted; exit w4; settle; held r5@w5
-        fail w1 crashed => kill w1 failed; fail w2 crashed => kill w2 failed; ask r6 six x@gpu:a => nothing
+        fail w1 lost => kill w1 failed; fail w2 lost => kill w2 failed; ask r6 six x@gpu:a => nothing
         capacity gpu=4 => nothing; capacity gpu=3 => nothing; exit w1 => nothing
         capacity gpu=2 => nothing; exit w2 => nothing; workers w3 w5
         reason r6 group gpu has no free slot, and no worker there can make room; free r3; settle; held r6@w3""",
     "a session of a lost node goes on at another one once its worker is surely gone": """
-        pool max=9; capacity gpu=3; use one x@gpu:a; fail w1 crashed; capacity gpu=3; ask r1 one x@gpu:a => nothing
+        pool max=9; capacity gpu=3; use one x@gpu:a; fail w1 lost; capacity gpu=3; ask r1 one x@gpu:a => nothing
         capacity gpu=2; exit w1 => spawn w2 x@gpu:a; ready w2 => reset w2 one one.jsonl fresh
         reset w2 => grant r1 w2""",
 }
@@ -74,10 +84,13 @@ LOST = {
 EMPTIED = {
     "a node that is to be empty stops what is idle at once, what is in use at the end of its turn": """
         pool max=9; capacity gpu=4; use one x@gpu:a; hold r1 two x@gpu:a; capacity gpu=2
-        recycle w1 => stop w1 retired; recycle w2 => nothing; free r1 => stop w2 retired""",
+        empty w1 => stop w1 retired; empty w2 => nothing; free r1 => stop w2 retired""",
     "its sessions go on elsewhere": """
-        pool max=9; capacity gpu=4; use one x@gpu:a; capacity gpu=3; recycle w1 => spawn w2 x@gpu:a
-        ready w2 => stop w1 retired; capacity gpu=2; exit w1; hold r1 one x@gpu:a; held r1@w2""",
+        pool max=9; capacity gpu=4; use one x@gpu:a; capacity gpu=3; empty w1 => stop w1 retired
+        capacity gpu=2; exit w1 => nothing; hold r1 one x@gpu:a; held r1@w2""",
+    "a worker is started near the node that its session was on last, one for no session anywhere": """
+        pool max=9; ask r1 one => spawn w1 a; ready w1 n1; reset w1; held r1@w1; free r1; stop w1; exit w1
+        ask r2 one => spawn w2 a near n1; ask r3 two => spawn w3 a""",
 }
 
 

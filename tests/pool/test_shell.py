@@ -251,6 +251,16 @@ async def test_a_turn_of_a_deaf_worker_ends_with_the_reason_and_says_where_it_ra
             await say(pool, "s", "deaf")
 
 
+async def test_a_worker_is_started_near_the_node_that_its_session_was_on(autojump_clock: MockClock) -> None:
+    launcher = MemoryLauncher()
+    launcher.node = "gpu-2"
+    async with make_pool(launcher) as pool:
+        await say(pool, "s", "one")
+        pool.submit(stimuli.StopWorker("w1"))
+        await say(pool, "s", "two")
+    assert launcher.near == ["", "gpu-2"]
+
+
 async def test_a_session_with_a_background_process_keeps_its_worker(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, max=2) as pool, pool.lease("in use", DEFAULT):

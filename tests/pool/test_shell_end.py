@@ -13,7 +13,7 @@ from pool import stimuli
 from pool.lease import PromptStream
 from pool.settings import PoolSettings
 from pool.shell import Pool
-from pool.stimuli import StopReason
+from pool.stimuli import FailureKind, StopReason
 from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, say
 from wire.units import Seconds
 
@@ -54,6 +54,23 @@ async def test_a_worker_that_dies_fails_its_turn_and_the_session_goes_on_elsewhe
             await say(pool, "s", "die")
         assert await say(pool, "s", "after") == "before|after"
     assert launcher.starts == ["w1", "w2"]
+
+
+async def test_a_turn_on_a_node_that_is_lost_ends_with_that_and_its_session_goes_on(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        await say(pool, "s", "before")
+        async with pool.lease("s", DEFAULT) as lease:
+            stream = lease.prompt("hang")
+            await stream.next_batch()
+            lost = WorkerExited("worker w1 ended (its node gpu-2 was lost)", worker="w1")
+            pool.submit(stimuli.WorkerFailed("w1", FailureKind.LOST, lost))
+            with pytest.raises(WorkerExited, match="its node gpu-2 was lost"):
+                await stream.wait()
+        assert await say(pool, "s", "after") == "before|after"
+        assert pool.statistics().counters.exits == {"lost": 1}
 
 
 async def test_stop_worker_fails_the_turn_and_an_unknown_worker_is_refused(

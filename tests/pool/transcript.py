@@ -90,6 +90,9 @@ class Player:
     def settle(self) -> None:
         self.world.run_until_settled()
 
+    def ready(self, worker: str, node: str = "") -> None:
+        self.world.ready(worker, node)
+
     def reset(self, worker: str, *transcript: str | None) -> None:
         self.world.reset_done(worker, *transcript)
 
@@ -126,6 +129,11 @@ class Player:
 
     def recycle(self, worker: str) -> None:
         self.world.tell(stimuli.RecycleWorker(worker))
+
+    def empty(self, *workers: str) -> None:
+        """The node of these workers is to be empty."""
+        for worker in workers:
+            self.world.tell(stimuli.RecycleWorker(worker, replace=False))
 
     def change(self, worker: str) -> None:
         self.world.tell(stimuli.WorkerModified(worker))
@@ -247,7 +255,7 @@ def said(action: Action) -> str:
     words: tuple[str | None, ...] = ()
     match action:
         case actions.Spawn():
-            words = ("spawn", action.worker, _label(action.profile))
+            words = ("spawn", action.worker, _label(action.profile), f"near {action.near}" if action.near else None)
         case actions.Reset():
             words = ("reset", action.worker, action.session, action.resume_from, "fresh" if action.is_fresh else None)
         case actions.Reconcile():

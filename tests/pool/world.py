@@ -192,9 +192,9 @@ class World:
 
     # --- what processes do ------------------------------------------------------------------------------------------
 
-    def ready(self, worker: str) -> list[Action]:
+    def ready(self, worker: str, node: str = "") -> list[Action]:
         self.workers[worker].ready = True
-        return self.tell(stimuli.WorkerReady(worker))
+        return self.tell(stimuli.WorkerReady(worker, node))
 
     def reset_done(self, worker: str, transcript: str | None = "") -> list[Action]:
         """The reset in flight succeeds; the transcript is ``<session>.jsonl`` unless another is given."""
