@@ -29,7 +29,7 @@ class Promises:
         self.sim = sim
         self.steps = 0
         self._deadlines: list[tuple[float, str]] = []
-        self._spawns: deque[float] = deque(maxlen=sim.settings.spawn_burst + 1)
+        self._spawns: deque[float] = deque(maxlen=sim.settings.spawn_burst * sim.starters + 1)
 
     def new_life(self) -> None:
         """The supervisor begins anew, and its spawn bucket with it."""
@@ -104,10 +104,10 @@ class Promises:
 
     def _check_rate(self) -> None:
         """I9: no window has more starts than the bucket allows."""
-        spawns, settings = self._spawns, self.sim.settings
+        spawns, settings, starters = self._spawns, self.sim.settings, self.sim.starters
         spawns.append(self.sim.now)
-        if len(spawns) > settings.spawn_burst:
-            earliest = spawns[0] + 1 / settings.spawn_rate - _ROUNDING
+        if len(spawns) > settings.spawn_burst * starters:
+            earliest = spawns[0] + 1 / (settings.spawn_rate * starters) - _ROUNDING
             assert spawns[-1] >= earliest, f"{len(spawns)} starts since {spawns[0]}"
 
     # --- now and then -----------------------------------------------------------------------------------------------

@@ -57,6 +57,10 @@ class Simulation(World):
         faults: what goes wrong, each with choices of its own.
     """
 
+    profiles_of_load = staticmethod(eight_profiles)
+    starters = 1
+    """Nodes that start workers at most."""
+
     def __init__(
         self, seed: int, load: Load, scale: Scale, faults: list[Fault] | None = None, **settings: object
     ) -> None:
@@ -67,7 +71,7 @@ class Simulation(World):
         self.scale = scale
         self.faults = faults or []
         self.rng = random.Random(seed)
-        self.profiles = eight_profiles()
+        self.profiles = self.profiles_of_load()
         self.session_names = [f"s{number}" for number in range(scale.sessions)]
         weights = zipf(len(self.profiles))
         self.profile_of = self.rng.choices(self.profiles, cum_weights=weights, k=scale.sessions)

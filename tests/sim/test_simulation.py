@@ -17,6 +17,7 @@ from tests.sim import promises
 from tests.sim.__main__ import main
 from tests.sim.faults import ALL_FAULTS, Fault, named_faults
 from tests.sim.loads import LOADS, Ask, Event, Load, Scale
+from tests.sim.nodes import NodeSimulation, node_faults
 from tests.sim.simulation import Simulation
 from tests.sim.verdict import judge
 
@@ -60,6 +61,19 @@ def test_every_load_is_borne_by_a_small_pool(load: str, faults: tuple[str, ...])
     with named(3) as seed:
         sim = simulate(seed, load, 0.1, faults, haste=0.125)  # as many faults to each worker as in a large pool
         assert judge(sim).shortfalls == ()
+
+
+@pytest.mark.parametrize("faults", [(), ALL_FAULTS], ids=["nodes alone", "with every fault"])
+def test_no_worker_is_started_without_a_slot_on_two_hundred_nodes_that_are_lost_and_emptied(
+    faults: tuple[str, ...],
+) -> None:
+    with named(6) as seed:
+        sim = NodeSimulation(
+            seed, "L1", Scale(sessions=3000, workers=600), [*node_faults(seed), *named_faults(faults, seed)]
+        )
+        sim.run(0.1)
+    wanted = ("lost nodes", "lost workers", "emptied nodes", "near", "insisted", "ends beside a full group")
+    assert [sim.totals[each] > 3 for each in wanted] == [True] * 6, sim.totals
 
 
 @pytest.mark.parametrize("fault", ALL_FAULTS)
