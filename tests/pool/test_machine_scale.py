@@ -96,6 +96,16 @@ def growing(count: int) -> Player:
     return player
 
 
+def placed(count: int) -> Player:
+    """Every worker is idle, on the nodes of one group, which is full; the pool is not."""
+    player = Player()
+    player.pool(max=2 * count, spawn_burst=2 * count, spawn_rate=1e6, waiting_capacity=10**6, waiting_timeout=1e6)
+    player.capacity(gpu=count, here=count)
+    for number in range(1, count + 1):
+        player.use(f"s{number}", f"{'xy'[number % 2]}@gpu:a")
+    return player
+
+
 def nested(count: int) -> Player:
     """Every worker is being started for a nested request."""
     return starting(count, nested=True)
@@ -106,7 +116,7 @@ def room_only(count: int) -> Player:
     return starting(count, spawn="room")
 
 
-CROWDS = {each.__name__: each for each in (starting, in_use, idle, kept, stopping, growing, nested, room_only)}
+CROWDS = {each.__name__: each for each in (starting, in_use, idle, kept, stopping, growing, placed, nested, room_only)}
 EVENTS = {
     "idle": (
         *("ask x{n} s{a}", "hold x{n} s{a}; free x{n}", "pause; ask x{n} s{a}; resume"),
@@ -141,6 +151,11 @@ EVENTS = {
         "settings max_per_agent=9; ask x{n} new{n} d{n}",
     ),
     "growing": ("ask x{n} new{n}", "ask x{n} new{n} spawn=room", "ask x{n} new{n} nested=True", "prewarm a={n}"),
+    "placed": (
+        *("ask x{n} new{n} x@gpu:c{n}", "ask x{n} new{n} y@gpu:a", "ask x{n} new{n} other:o", "fail w{n} lost"),
+        *("fail w{n} lost; exit w{n}", "empty w{n}", "capacity gpu={more} here={more}", "capacity here={more}"),
+        "ask x{n} new{n} x@gpu:c{n}; capacity gpu={more} here={more}",
+    ),
     "nested": ("know new{n} file", "ready w{n}"),
     "room_only": ("know new{n} file", "ready w{n}"),
 }
