@@ -23,6 +23,8 @@ PROFILES = [
     make_profile("b"),
     make_profile("c", agent="helper"),
     make_profile("d", agent="pin"),
+    make_profile("e", agent="x@gpu"),
+    make_profile("f", agent="y@gpu"),
 ]
 SESSIONS = [f"s{number}" for number in range(6)]
 
@@ -194,6 +196,11 @@ class MachineHistory(RuleBasedStateMachine):
     @rule(agent=st.sampled_from(("main", "helper")), forgets=st.booleans())
     def learn(self, agent: str, *, forgets: bool) -> None:
         self.world.tell(stimuli.AgentLearned(agent, forgets=forgets))
+
+    @rule(here=st.integers(0, 4), gpu=st.integers(0, 3))
+    def change_capacity(self, here: int, gpu: int) -> None:
+        """Also to less than there is: what is too many ends in its own time."""
+        self.world.set_capacity({"": here, "gpu": gpu})
 
     @rule(pause=st.booleans())
     def pause(self, pause: bool) -> None:  # noqa: FBT001  # Hypothesis passes it by name
