@@ -9,7 +9,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 
 FLOORS = (
-    *("errors", "wire", "rpc", "profiles", "pool", "router", "heartbeat", "store", "gateway", "doors"),
+    *("errors", "wire", "rpc", "profiles", "pool", "cluster", "router", "heartbeat", "store", "gateway", "doors"),
     *("settings", "app", "stress", "commands", "cli"),
 )
 """From the ground up: a room imports only from rooms before it."""

@@ -1,0 +1,192 @@
+"""What the frames of a link carry, one structure each. Pure."""
+
+import re
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from cluster.frames import FrameKind, LinkViolation, encode_frame
+from rpc.host import WorkerPlan
+from rpc.settings import RpcSettings
+
+PROTOCOL = 1
+"""The version of frames and messages; both ends must have the same."""
+
+_MAX_WORD, _MAX_PATH, _MAX_REASON = 256, 4096, 2048
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+Word = Annotated[str, msgspec.Meta(max_length=_MAX_WORD)]
+FilePath = Annotated[str, msgspec.Meta(max_length=_MAX_PATH)]
+Reason = Annotated[str, msgspec.Meta(max_length=_MAX_REASON)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+T = TypeVar("T")
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """A node presents itself. It is its first ping, too: the lease begins when it is sent.
+
+    ``boot``: the machine's boot id. ``instance``: the marker of all that this link will start; never used before.
+    ``swept``: instances of which nothing runs on the node any more. ``slots``: the number of workers it may run.
+    ``memory``: bytes. ``guarantee``: how sure it is that no process of a worker survives it.
+    """
+
+    protocol: int = PROTOCOL
+    version: Word
+    name: Word
+    boot: Word
+    instance: Word
+    swept: Annotated[tuple[Word, ...], msgspec.Meta(max_length=8)] = ()
+    slots: Count = 0
+    labels: dict[Word, Word] = {}
+    memory: Count = 0
+    guarantee: Word = ""
+    secret: Word = ""
+
+    def __repr__(self) -> str:
+        return f"Hello({self.name} {self.instance})"  # without its secret
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The supervisor takes the node. ``lease``, ``silence``: seconds. ``data_dir``: where transcripts lie, on both."""
+
+    lease: float
+    silence: float
+    data_dir: FilePath
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """PING and its PONG."""
+
+    seq: Count
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Start a worker on a channel that was never used before."""
+
+    plan: WorkerPlan
+    settings: RpcSettings
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The worker runs as this process."""
+
+    pid: Count
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The worker could not be started; the channel is free of it."""
+
+    message: Annotated[str, msgspec.Meta(max_length=32 * 1024)]
+    is_refused: bool = False
+
+
+class Credit(msgspec.Struct, frozen=True):
+    """So many bytes of the channel were consumed: of its stream, and of its stderr."""
+
+    stream: Count = 0
+    stderr: Count = 0
+
+
+class EndWorker(msgspec.Struct, frozen=True):
+    """Climb the kill ladder; ``force``: kill at once."""
+
+    force: bool = False
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """The worker's process has ended; all its output was sent before.
+
+    It is sent again with ``is_gone`` when nothing of the worker can run any more. ``in_order``: see ``NodeProcess``.
+    """
+
+    code: int | None = None
+    signal: int | None = None
+    in_order: bool = False
+    is_gone: bool = False
+
+
+class Usage(msgspec.Struct, frozen=True, array_like=True):
+    """What one worker uses: bytes, seconds of CPU."""
+
+    channel: Count
+    rss: int | None
+    cpu: float | None
+    suspended: bool
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What some of the node's workers use."""
+
+    workers: Annotated[tuple[Usage, ...], msgspec.Meta(max_length=2000)]
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """The worker's transcript from now on, of which ``size`` bytes are at home and equal; "" = it keeps none."""
+
+    path: FilePath
+    size: Count = 0
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part of the transcript, for LOG and PUT.
+
+    ``is_whole``: the file begins again, and takes the place of the old one with the piece that ``is_last``.
+    """
+
+    offset: Count
+    data: bytes
+    is_whole: bool = False
+    is_last: bool = True
+
+
+class Have(msgspec.Struct, frozen=True):
+    """What is there of the transcript that the worker is to resume? ``limit``: the size of it at home."""
+
+    path: FilePath
+    limit: Count
+
+
+class Has(msgspec.Struct, frozen=True):
+    """The size of the node's file, None where there is none, and the SHA-256 of its first ``limit`` bytes.
+
+    ``problem``: why it cannot be used.
+    """
+
+    size: Count | None = None
+    sha256: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    problem: Reason = ""
+
+
+class Bye(msgspec.Struct, frozen=True):
+    """The link ends in order. ``retry_after``: seconds after which it may be tried again; None = not at all."""
+
+    reason: Reason = ""
+    retry_after: float | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def message_frame(kind: FrameKind, channel: int, message: msgspec.Struct) -> bytes:
+    """The bytes of a frame that carries a message."""
+    return encode_frame(kind, channel, _encode(message))
+
+
+def decode_message(payload: bytes, kind: type[T]) -> T:
+    """The message that a frame carries. Raises LinkViolation."""
+    try:
+        return msgspec.msgpack.decode(payload, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise LinkViolation(f"a message {kind.__name__} cannot be read: {exc}") from exc
+
+
+def decode_hello(payload: bytes) -> Hello:
+    """The HELLO of a node that speaks this protocol. Raises LinkViolation."""
+    said = decode_message(payload, dict[str, Any])
+    if said.get("protocol") != PROTOCOL:
+        raise LinkViolation(f"the node speaks version {said.get('protocol')!r:.20} of the protocol, not {PROTOCOL}")
+    hello = decode_message(payload, Hello)
+    if not _NODE_NAME.fullmatch(hello.name):
+        raise LinkViolation("a node's name has 1 to 64 letters, digits, dots, dashes and underscores")
+    return hello
