@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
@@ -34,12 +34,21 @@ class Guard:
     """A running guard process."""
 
     @classmethod
-    def start(cls, instance: str, cgroup: Cgroup | None, children: ChildRegistry) -> Self:
+    def start(
+        cls,
+        instance: str,
+        cgroup: Cgroup | None,
+        children: ChildRegistry,
+        *,
+        program: str = guard_main.__file__,
+        more: Sequence[str] = (),
+    ) -> Self:
         """Start a guard for ``instance`` and its cgroup, if there is one; a few milliseconds, on the main thread.
 
+        ``program``: the file that it runs, with the arguments of ``rpc.guard_main`` and ``more``.
         Raises WorkerStartFailed when the machine cannot start another process.
         """
-        arguments = [instance, str(os.getpid()), str(cgroup.path) if cgroup else ""]
+        arguments = [program, instance, str(os.getpid()), str(cgroup.path) if cgroup else "", *more]
         try:
             with ExitStack() as undo:
                 popen, pipe = _spawn(arguments, undo)
@@ -61,6 +70,11 @@ class Guard:
         """The guard's process id."""
         return self._popen.pid
 
+    def send(self, message: bytes) -> None:
+        """Write to a guard whose program reads more than the word of a clean shutdown."""
+        with suppress(BrokenPipeError):  # it has ended; ``wait_exit`` says so
+            self._pipe.write_nowait(message)
+
     async def wait_exit(self) -> ExitStatus:
         """Wait for the guard's end, which should not come before ``aclose``. For one waiter."""
         await self._watch.wait()
@@ -70,8 +84,7 @@ class Guard:
         """Report a clean shutdown and wait for the guard's end; no later death of the supervisor is noticed."""
         if self._popen.returncode is not None:
             return
-        with suppress(BrokenPipeError):  # it has ended already
-            self._pipe.write_nowait(guard_main.CLEAN_SHUTDOWN)
+        self.send(guard_main.CLEAN_SHUTDOWN)
         self._pipe.close()
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _EXIT_TIMEOUT):
             await self._watch.wait()
@@ -95,7 +108,7 @@ def _spawn(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[byte
         # a child inherits the mask: the guard is deaf from its first instruction
         with _signals_blocked(guard_main.IGNORED_SIGNALS):
             popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", guard_main.__file__, *arguments],
+                [sys.executable, "-I", "-S", "-B", *arguments],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -125,11 +125,8 @@ class WorkerProcess:
         self.mask = SecretMask(spec.secrets)
         self._tail = StderrTail(mask=self.mask)
         self.end_reason: str | None = None
-        self._log: LineLog | None = None
-        if spec.log_path is not None:
-            limit, mask = settings.log_bytes, self.mask
-            self._log = LineLog(spec.log_path, limit, mask=mask, clock=time.time, on_written=on_logged)
-            self._log.note(f"{STARTED} (agent {spec.agent or '-'}, pid {self.pid})")
+        self._log = LineLog(spec.log_path, settings.log_bytes, mask=self.mask, clock=time.time, on_written=on_logged)
+        self._log.note(f"{STARTED} (agent {spec.agent or '-'}, pid {self.pid})")
         self._last_output = b""
         self._sweep = ProcessSweep(spec.marker)
         self._left_some = False
@@ -214,9 +211,8 @@ class WorkerProcess:
         return self._tail.text()
 
     def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
-        """Pass the lines that go to the log to one listener as they come; None removes it."""
-        if self._log is not None:
-            self._log.listener = listener
+        """Pass the lines that go to the log, if there is one, to one listener as they come; None removes it."""
+        self._log.listener = listener
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -255,8 +251,7 @@ class WorkerProcess:
 
     def _record_stderr(self, data: bytes) -> None:
         self._tail.feed(data)
-        if self._log is not None:
-            self._log.feed(data)
+        self._log.feed(data)
 
     async def _enter_cgroup(self) -> None:
         """Put the process into a cgroup of its own; what it has forked by now is left to the marker."""
@@ -339,10 +334,9 @@ class WorkerProcess:
         for pipe in (self._stdin, self._stdout, self._stderr):
             pipe.close()
         self._watch.close()
-        if self._log is not None:
-            by_others = _KILLED_BY_OTHERS if self.exit_status.signal == SIGKILL and self.last_rung is None else None
-            self._log.note("; ".join(filter(None, (f"{ENDED}: {self.exit_status}", self.end_reason or by_others))))
-            self._log.close()
+        by_others = _KILLED_BY_OTHERS if self.exit_status.signal == SIGKILL and self.last_rung is None else None
+        self._log.note("; ".join(filter(None, (f"{ENDED}: {self.exit_status}", self.end_reason or by_others))))
+        self._log.close()
         self._exited.set()
 
     def _kill_leftovers(self) -> SweepReport:

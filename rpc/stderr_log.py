@@ -56,6 +56,8 @@ class StderrTail:
 class LineLog:
     """Appends whole lines to a file of at most ``limit`` bytes; the file before it is kept as ``NAME.1``.
 
+    ``path`` None: there is no file, and the lines go to the listener alone.
+
     What ``mask`` knows is hidden, and control codes are written by number, since a log is read on terminals.
     A line longer than 64 KiB is written in pieces, none of which ends inside a secret.
     ``dropped`` counts lines that could not be written; each block of lines tries afresh, so that the log goes on once
@@ -66,7 +68,7 @@ class LineLog:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | None,
         limit: int,
         write: Writer = os.write,
         *,
@@ -123,6 +125,8 @@ class LineLog:
         self._write_lines(lines, "stderr")
 
     def _write_lines(self, lines: bytes, source: Literal["stderr", "pool"]) -> None:
+        if self._path is None:
+            return
         written = 0
         lines = _CONTROLS.sub(_escape, lines)
         if self._clock is not None:
@@ -131,7 +135,7 @@ class LineLog:
         if self._is_torn:  # the disk became full in the middle of a line
             lines = b"\n" + lines
         try:
-            fd = self._rotate_if_full(len(lines))
+            fd = self._rotate_if_full(self._path, len(lines))
             while written < len(lines):
                 taken = self._write(fd, lines[written:])
                 written += taken
@@ -142,22 +146,22 @@ class LineLog:
             self._is_torn = lines[written - 1] != ord("\n")
             self._on_written()
 
-    def _rotate_if_full(self, count: int) -> int:
+    def _rotate_if_full(self, path: Path, count: int) -> int:
         """The file to write to; one that would grow over the limit makes room first."""
         if self._fd is None:
-            self._fd = self._open()
+            self._fd = self._open(path)
             self._size = os.fstat(self._fd).st_size
         if self._size and self._size + count > self._limit:
             os.close(self._fd)
             self._fd = None
-            self._path.replace(rotated_path(self._path))
-            self._fd = self._open()
+            path.replace(rotated_path(path))
+            self._fd = self._open(path)
             self._size = 0
         return self._fd
 
-    def _open(self) -> int:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        return open_regular(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, follow=False)
+    def _open(self, path: Path) -> int:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, follow=False)
 
 
 def _escape(found: re.Match[bytes]) -> bytes:

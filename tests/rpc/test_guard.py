@@ -134,7 +134,7 @@ def test_the_guard_holds_nothing_of_the_supervisors_and_is_small() -> None:
 async def test_a_guard_is_not_swept_with_the_worker_that_has_started_its_supervisor() -> None:
     mark_by_rlimit(os.getpid(), f"{secrets.token_hex(8)}:w1")
     try:
-        popen, pipe = guard_module._spawn(["inner", str(os.getpid()), ""], ExitStack())
+        popen, pipe = guard_module._spawn([guard_main.__file__, "inner", str(os.getpid()), ""], ExitStack())
     finally:
         clear_rlimit_mark(os.getpid())
     assert rlimit_mark_of(popen.pid) is None
