@@ -5,7 +5,7 @@ other one a worker. Whatever breaks these rules ends the link: after a broken fr
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -119,7 +119,7 @@ class FrameDecoder:
         self.accepts = accepts
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Generator[Frame, None, None]:
         """The frames that are complete now; read all of them before the next call. Raises LinkViolation."""
         self._buffer += data
         at = 0

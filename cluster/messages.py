@@ -8,6 +8,7 @@ import msgspec
 from cluster.frames import FrameKind, LinkViolation, encode_frame
 from rpc.host import WorkerPlan
 from rpc.settings import RpcSettings
+from wire.units import Seconds
 
 PROTOCOL = 1
 """The version of frames and messages; both ends must have the same."""
@@ -48,10 +49,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The supervisor takes the node. ``lease``, ``silence``: seconds. ``data_dir``: where transcripts lie, on both."""
+    """The supervisor takes the node. ``lease``: seconds. ``data_dir``: where transcripts lie, on both."""
 
     lease: float
-    silence: float
     data_dir: FilePath
 
 
@@ -62,10 +62,28 @@ class Beat(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Start a worker on a channel that was never used before."""
+    """Start a worker on a channel that was never used before.
+
+    ``passthrough``: names of the node's environment variables that it inherits. The graces: seconds, as in ``[rpc]``.
+    """
 
     plan: WorkerPlan
-    settings: RpcSettings
+    passthrough: tuple[str, ...]
+    eof_grace: float
+    term_grace: float
+
+    @classmethod
+    def of(cls, plan: WorkerPlan, settings: RpcSettings) -> "Start":
+        """What a node has to know of the settings."""
+        return cls(plan, tuple(settings.env_passthrough), float(settings.eof_grace), float(settings.term_grace))
+
+    def settings(self) -> RpcSettings:
+        """Those settings, as the node's process code takes them."""
+        return RpcSettings(
+            env_passthrough=list(self.passthrough),
+            eof_grace=Seconds(self.eof_grace),
+            term_grace=Seconds(self.term_grace),
+        )
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -82,9 +100,10 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Credit(msgspec.Struct, frozen=True):
-    """So many bytes of the channel were consumed: of its stream, and of its stderr."""
+    """Bytes of the channel that were consumed: of its stream, its transcript (LOG, PUT) and its stderr."""
 
     stream: Count = 0
+    log: Count = 0
     stderr: Count = 0
 
 
@@ -122,22 +141,28 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Follow(msgspec.Struct, frozen=True):
-    """The worker's transcript from now on, of which ``size`` bytes are at home and equal; "" = it keeps none."""
+    """The worker's transcript from now on, of which ``size`` bytes are at home and equal; "" = it keeps none.
+
+    ``number``: what its pieces will be known by.
+    """
 
     path: FilePath
     size: Count = 0
+    number: Count = 0
 
 
 class Piece(msgspec.Struct, frozen=True):
     """A part of the transcript, for LOG and PUT.
 
     ``is_whole``: the file begins again, and takes the place of the old one with the piece that ``is_last``.
+    ``number``: that of the FOLLOW that it belongs to.
     """
 
     offset: Count
     data: bytes
     is_whole: bool = False
     is_last: bool = True
+    number: Count = 0
 
 
 class Have(msgspec.Struct, frozen=True):

@@ -46,6 +46,8 @@ class LocalLauncher:
         children: the live child processes, for a reaper and a state file.
         cgroup: the instance's own cgroup, None where there can be none; ``close`` removes it.
         host: starts what is planned here.
+        data_dir, attended, log_changes: as given.
+        known_transcripts: those that existed once, and must not be missing later.
     """
 
     def __init__(
@@ -64,14 +66,14 @@ class LocalLauncher:
         self.host = WorkerHost(data_dir=data_dir, instance=self.instance, base_env=base_env, use_cgroups=use_cgroups)
         self.children, self.cgroup, self.close = self.host.children, self.host.cgroup, self.host.close
         self.settings = settings or RpcSettings()
-        self._data_dir = data_dir
+        self.data_dir = data_dir
         self._guarantee = orphan_guarantee(
             cgroup=self.cgroup is not None, subreaper=subreaper, limit_mark=can_mark_by_rlimit()
         )
-        self._attended = attended
+        self.attended = attended
         self.known_transcripts: set[str] = set()
         self._logs = WorkerLogs()
-        self._log_changes = log_changes or LogChanges()
+        self.log_changes = log_changes or LogChanges()
 
     @classmethod
     @asynccontextmanager
@@ -95,10 +97,10 @@ class LocalLauncher:
         near: str = "",  # noqa: ARG002 - the interface's
     ) -> AsyncGenerator[LocalWorker, None]:
         """Start a worker; on leaving the block it is gone with all its descendants. Raises WorkerStartFailed."""
-        plan, settings = worker_plan(worker_id, profile, self._data_dir), settings_for(self.settings, profile)
-        dialect = dialect_for(profile, settings, self._data_dir, partial(self._attended, worker_id))
-        with self._log(worker_id) as log, self.host.prepare(plan, settings, log) as spec:
-            process = await self.host.spawn(spec, settings, on_logged=partial(self._log_changes.note, worker_id))
+        plan, settings = worker_plan(worker_id, profile, self.data_dir), settings_for(self.settings, profile)
+        dialect = dialect_for(profile, settings, self.data_dir, partial(self.attended, worker_id))
+        with self.open_log(worker_id) as log, self.host.prepare(plan, settings, log) as spec:
+            process = await self.host.spawn(spec, settings, on_logged=partial(self.log_changes.note, worker_id))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
                 journal = JournalWriter() if DIALECTS[profile.dialect].keeps_journal else None
@@ -117,7 +119,7 @@ class LocalLauncher:
                     )
                 finally:
                     with trio.CancelScope(shield=True):  # the kill ladder has deadlines of its own
-                        await _stop(process, client, force)
+                        await stop_worker(process, client, force)
                     if journal is not None:
                         journal.process_ended(in_order=process.ended_in_order)
 
@@ -136,7 +138,7 @@ class LocalLauncher:
         return self._guarantee
 
     @contextmanager
-    def _log(self, worker_id: str) -> Iterator[Path]:
+    def open_log(self, worker_id: str) -> Iterator[Path]:
         """Where its stderr goes; the files of the workers that ended first make room."""
         directory = self.host.make_directory("logs")
         try:
@@ -153,7 +155,9 @@ class LocalLauncher:
             self._logs.close(log)
 
 
-async def _stop(process: NodeProcess, client: RpcClient, force: trio.Event) -> None:
+async def stop_worker(process: NodeProcess, client: RpcClient, force: trio.Event) -> None:
+    """End a worker by the kill ladder, its turn first; by SIGKILL once ``force`` is set."""
+
     async def abort() -> None:
         if client.is_running:
             await client.request("abort", {}, timeout=client.settings.abort_grace)

@@ -82,7 +82,13 @@ await nothing."""
 DOORS = ("acp", "control", "dashboard", "http", "openai", "websocket")
 
 STANDARD_LIBRARY_ONLY = (
-    *("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent", "stress.acp_agent.agent"),
+    *(
+        "rpc.guard_main",
+        "cluster.node.lease_guard",
+        "fixtures.echo_agent",
+        "fixtures.hostile_agent",
+        "stress.acp_agent.agent",
+    ),
     *("stress.faulty_agent", "stress.helper_programs"),
 )
 """Programs that must start fast, or must run whatever is installed."""
@@ -135,6 +141,14 @@ def test_the_gateway_knows_nothing_of_the_methods_that_call_it() -> None:
     assert [str(found) for found in wrong] == []
 
 
+def test_a_node_program_knows_processes_and_its_link_and_nothing_of_the_pool() -> None:
+    shared = {f"cluster.{name}" for name in ("frames", "lease", "link", "messages", "wire")}
+    parts = [*modules_of("cluster/node"), *(ROOT / f"{name.replace('.', '/')}.py" for name in shared)]
+    ours = [found for path in parts for found in imports_of(path) if found.top in rooms() - {"rpc", "wire", "errors"}]
+    wrong = [found for found in ours if found.module not in shared and not found.module.startswith("cluster.node")]
+    assert [str(found) for found in wrong] == []
+
+
 def test_the_ground_floor_stands_on_the_standard_library_and_msgspec() -> None:
     allowed = GROUND_FLOOR | sys.stdlib_module_names
     wrong = [found for path in modules_of("errors", "wire") for found in imports_of(path) if found.top not in allowed]
@@ -165,7 +179,7 @@ def test_a_door_knows_no_other_door(door: str) -> None:
 def test_programs_that_must_run_anywhere_start_without_any_installed_package(module: str) -> None:
     program = f"""
 import sys, types
-for room in ({module.partition(".")[0]!r}, "stress", "wire"):
+for room in ({module.partition(".")[0]!r}, "rpc", "stress", "wire"):
     sys.modules[room] = types.ModuleType(room)  # bare: the room's own __init__ may import more
     sys.modules[room].__path__ = [{str(ROOT)!r} + "/" + room]
 import {module}

@@ -56,6 +56,11 @@ class ProcessIdentity(NamedTuple):
     marker: str = ""
 
 
+def boot_time() -> float:
+    """Seconds since the machine was booted, those included in which it was suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def read_stat(pid: int) -> ProcessStat | None:
     """State, parent, session and start time of a process; also of a zombie."""
     raw = _read_or_empty(f"/proc/{pid}/stat")

@@ -1,0 +1,91 @@
+"""Workers here or on nodes: from a profile to a running process with its client, and to its end wherever it runs."""
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from cluster.home import RemoteNode
+from pool.launcher import LocalLauncher, stop_worker
+from pool.local_worker import LocalWorker
+from pool.plan import dialect_for, settings_for, worker_plan
+from profiles import DIALECTS, CapabilityProfile
+from rpc.cgroup import OrphanGuarantee
+from rpc.client import RpcClient
+from rpc.journal import JournalWriter
+from rpc.stderr_log import LineLog
+
+Place = Callable[[CapabilityProfile, str], Awaitable[RemoteNode | None]]
+"""Where the next worker of a profile is started, near a node where it has a name; None = here."""
+
+
+class ClusterLauncher:
+    """A ``pool.worker_interface.WorkerLauncher`` that starts workers where ``place`` says, those here by ``local``."""
+
+    def __init__(self, local: LocalLauncher, place: Place) -> None:
+        self._local = local
+        self._place = place
+
+    @asynccontextmanager
+    async def open(
+        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event, near: str = ""
+    ) -> AsyncGenerator[LocalWorker, None]:
+        """Start a worker; on leaving the block nothing of it can run any more. Raises WorkerStartFailed."""
+        node = await self._place(profile, near)
+        opened = (
+            self._local.open(worker_id, profile, force=force)
+            if node is None
+            else self._open_on(node, worker_id, profile, force=force)
+        )
+        async with opened as worker:
+            yield worker
+
+    @asynccontextmanager
+    async def _open_on(
+        self, node: RemoteNode, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
+    ) -> AsyncGenerator[LocalWorker, None]:
+        local = self._local
+        plan, settings = worker_plan(worker_id, profile, local.data_dir), settings_for(local.settings, profile)
+        dialect = dialect_for(profile, settings, local.data_dir, partial(local.attended, worker_id))
+        local.host.make_directory("sessions", profile.agent)
+        with local.open_log(worker_id) as path:
+            on_written = partial(local.log_changes.note, worker_id)
+            log = LineLog(path, settings.log_bytes, clock=time.time, on_written=on_written)
+            process = node.start(plan, settings, log)
+            journal = JournalWriter() if DIALECTS[profile.dialect].keeps_journal else None
+            client = RpcClient(
+                process,
+                dialect,
+                settings,
+                name=worker_id,
+                mask=process.mask,
+                journal=None if journal is None else journal.append,
+            )
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(process.run)
+                    try:
+                        await process.wait_started()
+                        nursery.start_soon(client.run)
+                        yield LocalWorker(
+                            worker_id,
+                            process,
+                            client,
+                            local.known_transcripts,
+                            dialect=profile.dialect,
+                            journal=journal,
+                        )
+                    finally:
+                        with trio.CancelScope(shield=True):  # the ladder and the fence have deadlines of their own
+                            await stop_worker(process, client, force)
+                        nursery.cancel_scope.cancel()
+            finally:
+                node.forget(process)
+            if journal is not None:
+                journal.process_ended(in_order=process.ended_in_order)
+
+    def guarantee(self) -> OrphanGuarantee:
+        """How sure it is here that no descendant of a worker survives it; a node says its own."""
+        return self._local.guarantee()

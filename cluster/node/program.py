@@ -1,0 +1,237 @@
+"""The node program: dials its supervisor, starts workers for it, and kills them all when the link or its lease ends.
+
+It holds nothing that has to survive it. Each link has an instance of its own, which marks all that is started for it;
+the next HELLO says that nothing of the last one runs.
+"""
+
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import trio
+
+from cluster.frames import FROM_HOME, NODE_CHANNEL, Frame, FrameKind, LinkViolation
+from cluster.lease import NodeLease
+from cluster.link import Link
+from cluster.messages import Beat, Bye, Facts, Hello, Start, Welcome, decode_message
+from cluster.node import lease_guard
+from cluster.node.hosted import HostedWorker
+from cluster.wire import LinkWire, WireClosed
+from errors import UsageError, WorkerStartFailed, unwrap_exception_groups
+from rpc.guard import Guard
+from rpc.host import WorkerHost
+from rpc.orphans import Reaper, sweep_adopted, sweep_instance, sweep_previous
+from rpc.state_file import StateFile, read_state
+from wire.procfs import boot_id, boot_time
+from wire.version import VERSION
+
+_PING_INTERVAL = 1.0  # seconds
+_FACTS_INTERVAL = 5.0
+_WELCOME_TIMEOUT = 10.0
+_FACTS_AT_ONCE = 1000
+_MIN_REDIAL, _MAX_REDIAL = 0.2, 10.0  # seconds between two links, doubled for each one that failed in a row
+
+Dial = Callable[[], Awaitable[LinkWire]]
+
+
+class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node says of itself, and where it remembers what it has started (``state_file``)."""
+
+    name: str
+    state_file: Path
+    slots: int = 0
+    labels: dict[str, str] = {}
+    secret: str = ""
+
+
+class _Refused(Exception):
+    """The supervisor does not take the node now; ``retry_after``: seconds, None = never."""
+
+    def __init__(self, said: Bye) -> None:
+        super().__init__(said.reason)
+        self.retry_after = said.retry_after
+
+
+async def sweep_last_life(path: Path) -> tuple[str, ...]:
+    """Kill what an earlier node program of this name has left; the instances of which nothing runs any more.
+
+    Raises UsageError where that program still runs.
+    """
+    state = read_state(path)
+    if state is None:
+        return ()
+    report = await sweep_previous(path)
+    return () if report.left else (state.instance,)
+
+
+class NodeProgram:
+    """One node, link after link."""
+
+    def __init__(self, identity: NodeIdentity, say: Callable[[str], None]) -> None:
+        self._identity = identity
+        self._say = say
+        self._swept: tuple[str, ...] = ()
+
+    async def run(self, dial: Dial, *, is_single: bool) -> None:
+        """Serve one link after the other until cancelled, or a single one. Raises UsageError where it is refused."""
+        self._identity.state_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._swept = await sweep_last_life(self._identity.state_file)
+        delay = _MIN_REDIAL
+        while True:
+            began = trio.current_time()
+            try:
+                await self._serve_once(dial)
+            except _Refused as exc:
+                self._say(f"refused: {exc}")
+                if exc.retry_after is None:
+                    raise UsageError(f"the supervisor refuses this node: {exc}") from exc
+                delay = min(max(exc.retry_after, _MIN_REDIAL), 60.0)
+            except (OSError, WireClosed, LinkViolation, WorkerStartFailed) as exc:
+                self._say(f"link ended: {exc}")
+                failed_at_once = trio.current_time() - began < _MAX_REDIAL
+                delay = min(2 * delay, _MAX_REDIAL) if failed_at_once else _MIN_REDIAL
+            if is_single:
+                return
+            await trio.sleep(delay)
+
+    async def _serve_once(self, dial: Dial) -> None:
+        instance = secrets.token_hex(8)
+        wire = await dial()
+        try:
+            link, sent = Link(wire), boot_time()
+            lease_of = await self._greet(link, instance)
+            lease = NodeLease(lease_of.lease, hello_sent=sent)
+            await _Service(self._identity, link, lease, lease_of, instance).run()
+        finally:
+            wire.close()
+            with trio.CancelScope(shield=True):
+                report = await sweep_instance(instance)
+            self._swept = () if report.left else (instance,)
+
+    async def _greet(self, link: Link, instance: str) -> Welcome:
+        own = self._identity
+        hello = Hello(
+            version=VERSION,
+            name=own.name,
+            boot=boot_id(),
+            instance=instance,
+            swept=self._swept,
+            slots=own.slots,
+            labels=own.labels,
+            memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+            secret=own.secret,
+        )
+        link.send_message(FrameKind.HELLO, hello)
+        first = await link.receive_first(FROM_HOME, _WELCOME_TIMEOUT)
+        if first.kind is FrameKind.BYE:
+            raise _Refused(decode_message(first.payload, Bye))
+        if first.kind is not FrameKind.WELCOME:
+            raise LinkViolation(f"{first.kind.name} came before WELCOME")
+        return decode_message(first.payload, Welcome)
+
+
+class _Service:
+    """One link from WELCOME to its end. Nothing that it has started outlives ``run``."""
+
+    def __init__(self, identity: NodeIdentity, link: Link, lease: NodeLease, welcome: Welcome, instance: str) -> None:
+        self._identity = identity
+        self._link = link
+        self._lease = lease
+        self._welcome = welcome
+        self._sessions = Path(welcome.data_dir) / "sessions"
+        self._host = WorkerHost(data_dir=Path(welcome.data_dir), instance=instance)
+        self._instance = instance
+        self._workers: dict[int, HostedWorker] = {}
+        self._last_channel = 0
+        self._guard: Guard | None = None
+
+    async def run(self) -> None:
+        """Serve until the link or the lease ends. Raises WireClosed, LinkViolation, WorkerStartFailed."""
+        children, cgroup = self._host.children, self._host.cgroup
+        try:
+            self._host.make_directory("sessions")
+        except WorkerStartFailed as exc:
+            self._link.send_message(FrameKind.BYE, Bye(exc.message[:1000]))
+            raise
+        self._guard = Guard.start(
+            self._instance, cgroup, children, program=lease_guard.__file__, more=(str(self._lease.ends_at),)
+        )
+        state = StateFile(
+            self._identity.state_file, self._instance, children, cgroup=cgroup.path if cgroup is not None else None
+        )
+        try:
+            with unwrap_exception_groups():
+                async with trio.open_nursery() as beside:
+                    await beside.start(Reaper(children).run)
+                    await beside.start(state.run)
+                    await self._serve(self._guard)
+                    beside.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await sweep_adopted(children)
+                await self._guard.aclose()
+            self._host.close()
+
+    async def _serve(self, guard: Guard) -> None:
+        with unwrap_exception_groups():
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._watch_guard, guard)
+                nursery.start_soon(self._ping)
+                nursery.start_soon(self._send_facts)
+                try:
+                    await self._link.run(FROM_HOME, self._welcome.lease, self._handle)
+                finally:
+                    guard.send(lease_guard.ENDING)  # before the workers are killed, which takes time
+
+    async def _watch_guard(self, guard: Guard) -> None:
+        raise WireClosed(f"the guard process {await guard.wait_exit()}")
+
+    async def _ping(self) -> None:
+        while True:
+            now = boot_time()
+            if self._lease.has_ended(now):
+                raise WireClosed("the lease has ended")
+            self._link.send_message(FrameKind.PING, Beat(self._lease.ping(now)))
+            await trio.sleep(max(0.0, min(_PING_INTERVAL, self._lease.ends_at - boot_time())))
+
+    async def _send_facts(self) -> None:
+        while True:
+            await trio.sleep(_FACTS_INTERVAL)
+            found = [usage for worker in self._workers.values() if (usage := worker.usage()) is not None]
+            for at in range(0, len(found), _FACTS_AT_ONCE):
+                self._link.send_message(FrameKind.FACTS, Facts(tuple(found[at : at + _FACTS_AT_ONCE])))
+
+    def _handle(self, frame: Frame) -> None:
+        if self._lease.has_ended(boot_time()):
+            raise WireClosed("the lease has ended")
+        if frame.channel == NODE_CHANNEL:
+            self._handle_own(frame)
+        elif frame.kind is FrameKind.START:
+            if frame.channel <= self._last_channel:
+                raise LinkViolation(f"channel {frame.channel} was used before")
+            self._last_channel = frame.channel
+            worker = HostedWorker(frame.channel, self._link, self._host, self._sessions)
+            self._workers[frame.channel] = worker
+            self._nursery.start_soon(self._run_worker, frame.channel, worker, decode_message(frame.payload, Start))
+        elif (known := self._workers.get(frame.channel)) is not None:
+            known.handle(frame)  # any other has ended, which home will hear
+
+    async def _run_worker(self, channel: int, worker: HostedWorker, start: Start) -> None:
+        try:
+            await trio.lowlevel.checkpoint()  # nothing is started once the end has begun
+            await worker.run(start)
+        finally:
+            del self._workers[channel]
+
+    def _handle_own(self, frame: Frame) -> None:
+        match frame.kind:
+            case FrameKind.PONG:
+                if self._lease.answered(decode_message(frame.payload, Beat).seq) and self._guard is not None:
+                    self._guard.send(lease_guard.extended(self._lease.ends_at))
+            case FrameKind.BYE:
+                raise WireClosed(f"the supervisor says: {decode_message(frame.payload, Bye).reason}")
+            case _:
+                raise LinkViolation(f"{frame.kind.name} does not concern a node")

@@ -1,0 +1,111 @@
+"""Real node programs beside a desk in the test, each with a disk of its own where the supervisor's data lies."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cluster.home import NodeDesk, RemoteNode
+from cluster.launcher import ClusterLauncher
+from cluster.listener import LifeCertificate, serve_nodes
+from cluster.wire import LinkWire
+from pool.launcher import LocalLauncher
+from profiles import CapabilityProfile
+
+ROOT = Path(__file__).parents[2]
+_OWN_DISK = ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"']
+
+
+def require_own_disks() -> None:
+    """Skip, aloud, where no user may make a mount namespace; in CI one must."""
+    found = subprocess.run(["unshare", "-Urm", "true"], capture_output=True, text=True, check=False)
+    if found.returncode:
+        message = f"a node needs a mount namespace of its own: {found.stderr.strip()}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+
+
+class Cluster:
+    """A desk, a launcher whose next worker goes to the node that ``target`` names, and the events of the desk."""
+
+    def __init__(self, directory: Path, nursery: trio.Nursery, *, lease: float, margin: float, silence: float) -> None:
+        self.data_dir = directory / "data"
+        self.data_dir.mkdir(mode=0o700)
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.desk = NodeDesk(
+            self.data_dir,
+            lease=lease,
+            margin=margin,
+            silence=silence,
+            emit=lambda event, facts: self.events.append((event, facts)),
+        )
+        self.target = "a"
+        self.launcher = ClusterLauncher(LocalLauncher(data_dir=self.data_dir, use_cgroups=False), self._place)
+        self.programs: list[subprocess.Popen[bytes]] = []
+        self._directory = directory
+        self._nursery = nursery
+        self._certificate: LifeCertificate | None = None
+        self._port = 0
+
+    async def _place(self, profile: CapabilityProfile, near: str) -> RemoteNode:  # noqa: ARG002 - the launcher's
+        return await self.desk.wait_linked(self.target)
+
+    async def add(self, name: str, *, over: str = "stdio") -> subprocess.Popen[bytes]:
+        """Start a node program, wait until it is linked."""
+        if over == "tls" and self._certificate is None:
+            self._certificate = await trio.to_thread.run_sync(LifeCertificate.make)
+            self._port = await self._nursery.start(serve_nodes, self.desk, self._certificate, "127.0.0.1", 0)
+        program = self._start_dialling(name) if over == "tls" else self._start_on_pipes(name)
+        self.programs.append(program)
+        await self.desk.wait_linked(name)
+        return program
+
+    def _command(self, name: str) -> list[str]:
+        own = ["--name", name, "--state-dir", str(self._directory / f"state-{name}")]
+        return [*_OWN_DISK, str(self.data_dir), sys.executable, "-m", "cluster.node", *own]
+
+    def _start_on_pipes(self, name: str) -> subprocess.Popen[bytes]:
+        command = [*self._command(name), "--stdio"]
+        program = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert program.stdin is not None
+        assert program.stdout is not None
+        ours = os.dup(program.stdout.fileno()), os.dup(program.stdin.fileno())
+        for pipe in (program.stdin, program.stdout):
+            pipe.close()
+        for fd in ours:
+            os.set_blocking(fd, False)
+        self._nursery.start_soon(self.desk.serve, LinkWire.of_pipes(*ours), name)
+        return program
+
+    def _start_dialling(self, name: str) -> subprocess.Popen[bytes]:
+        assert self._certificate is not None
+        secret = self._directory / f"secret-{name}"
+        secret.write_text(self.desk.invite(name))
+        where = ["--dial", f"127.0.0.1:{self._port}", "--fingerprint", self._certificate.fingerprint]
+        return subprocess.Popen([*self._command(name), *where, "--secret-file", str(secret)], cwd=ROOT)
+
+
+@asynccontextmanager
+async def cluster(
+    directory: Path, *, lease: float = 60.0, margin: float = 3.0, silence: float = 30.0
+) -> AsyncGenerator[Cluster, None]:
+    """A desk for the test, and the end of all node programs after it."""
+    require_own_disks()
+    async with trio.open_nursery() as nursery:
+        made = Cluster(directory, nursery, lease=lease, margin=margin, silence=silence)
+        nursery.start_soon(made.desk.run)
+        try:
+            yield made
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                for program in made.programs:
+                    program.kill()
+                    await trio.to_thread.run_sync(program.wait)

@@ -1,0 +1,193 @@
+"""A worker behind a link, without one: what is handed on, when, and what a node may not say."""
+
+import os
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from cluster.frames import CHUNK_BYTES, Frame, FrameDecoder, FrameKind, Limits, LinkViolation
+from cluster.link import WINDOW_BYTES, Link
+from cluster.messages import Credit, Exit, Follow, Has, Piece, Started, decode_message
+from cluster.transport import RemoteProcess
+from errors import WorkerError, WorkerExited
+from rpc.host import WorkerPlan
+from rpc.settings import RpcSettings
+from rpc.stderr_log import LineLog
+from rpc.transport import ExitStatus
+
+ALL: Limits = dict.fromkeys(FrameKind, 1 << 20)
+PLAN = WorkerPlan(worker_id="w1", agent="main", argv=("agent",), cwd="/", secrets=("canary-secret",))
+
+
+class SentFrames(Link):
+    """A link that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self._frames: list[Frame] = []
+        self._decoder = FrameDecoder(ALL)
+        self._wire = self  # type: ignore[assignment]
+
+    def send(self, kind: FrameKind, channel: int, payload: bytes = b"") -> None:
+        self._frames.append(Frame(kind, channel, payload))
+
+    def send_message(self, kind: FrameKind, message: msgspec.Struct, channel: int = 0) -> None:
+        self.send(kind, channel, msgspec.msgpack.encode(message))
+
+    def taken(self, kind: FrameKind) -> Iterator[Frame]:
+        found = [frame for frame in self._frames if frame.kind is kind]
+        self._frames = [frame for frame in self._frames if frame.kind is not kind]
+        return iter(found)
+
+
+class FarWorker:
+    """A worker on the node ``n``, whose side of the link is the test's."""
+
+    def __init__(self, directory: Path) -> None:
+        self.link = SentFrames()
+        self.sessions = directory / "sessions"
+        (self.sessions / "main").mkdir(parents=True)
+        self.transcript = str(self.sessions / "main" / "t.jsonl")
+        self.process = RemoteProcess(
+            self.link, 1, PLAN, RpcSettings(), node="n", sessions=self.sessions, log=LineLog(None, 1 << 20)
+        )
+
+    def says(self, kind: FrameKind, said: msgspec.Struct | bytes) -> None:
+        payload = said if isinstance(said, bytes) else msgspec.msgpack.encode(said)
+        self.process.on_frame(Frame(kind, 1, payload))
+
+    def floods(self) -> None:
+        """Ten times what it has credit for."""
+        for _ in range(10 * WINDOW_BYTES // CHUNK_BYTES):
+            self.says(FrameKind.OUT, bytes(CHUNK_BYTES))
+
+    async def keep(self) -> int:
+        """Let it have a transcript; the number of its pieces."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.process.keep, self.transcript)
+            while not (asked := list(self.link.taken(FrameKind.FOLLOW))):
+                await trio.lowlevel.checkpoint()
+            self.says(FrameKind.HAS, Has())
+        return decode_message(asked[0].payload, Follow).number
+
+    async def output(self) -> bytes:
+        await self.process.wait_readable()
+        return self.process.receive_nowait() or b""
+
+
+@asynccontextmanager
+async def far_worker(directory: Path) -> AsyncGenerator[FarWorker, None]:
+    async with trio.open_nursery() as nursery:
+        worker = FarWorker(directory)
+        nursery.start_soon(worker.process.run)
+        worker.says(FrameKind.STARTED, Started(77))
+        yield worker
+        nursery.cancel_scope.cancel()
+
+
+async def test_output_is_handed_on_only_when_the_transcript_before_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed_on: list[bytes | None] = []
+    async with far_worker(tmp_path) as worker:
+        number = await worker.keep()
+        sync = os.fdatasync
+
+        def watch(file: int) -> None:
+            handed_on.append(worker.process.receive_nowait())
+            sync(file)
+
+        monkeypatch.setattr(os, "fdatasync", watch)
+        worker.says(FrameKind.LOG, Piece(0, b"entry\n", number=number))
+        worker.says(FrameKind.OUT, b"answer\n")
+        worker.says(FrameKind.EXIT, Exit(0))
+        assert not worker.process.has_ended()
+        assert await worker.output() == b"answer\n"
+        assert handed_on == [None]
+        assert Path(worker.transcript).read_bytes() == b"entry\n"  # noqa: ASYNC240 - a test's
+        assert await worker.process.wait_exit() == ExitStatus(0)
+
+
+async def test_pieces_of_the_transcript_before_go_to_that_one(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker:
+        first = await worker.keep()
+        older, worker.transcript = worker.transcript, worker.transcript.replace("t.jsonl", "u.jsonl")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.process.keep, worker.transcript)
+            while not list(worker.link.taken(FrameKind.FOLLOW)):
+                await trio.lowlevel.checkpoint()
+            worker.says(FrameKind.LOG, Piece(0, b"old\n", number=first))
+            worker.says(FrameKind.LOG, Piece(0, b"new\n", number=first + 1))
+            worker.says(FrameKind.HAS, Has())
+        found = [Path(path).read_bytes() for path in (older, worker.transcript)]  # noqa: ASYNC240 - a test's
+        assert found == [b"old\n", b"new\n"]
+
+
+async def test_an_unread_flood_is_the_nodes_fault_beyond_its_credit(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker:
+        for _ in range(WINDOW_BYTES // CHUNK_BYTES):
+            worker.says(FrameKind.OUT, bytes(CHUNK_BYTES))
+        assert list(worker.link.taken(FrameKind.CREDIT)) == [], "nothing was read"
+        for _ in range(WINDOW_BYTES // CHUNK_BYTES):
+            assert len(await worker.output()) == CHUNK_BYTES
+        credit = [decode_message(frame.payload, Credit).stream for frame in worker.link.taken(FrameKind.CREDIT)]
+        assert sum(credit) == WINDOW_BYTES
+        with pytest.raises(LinkViolation):
+            worker.floods()
+
+
+async def test_input_is_sent_as_far_as_there_is_credit(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker:
+        assert worker.process.send_nowait(bytes(WINDOW_BYTES + 5)) == WINDOW_BYTES
+        assert worker.process.send_nowait(b"more") == 0
+        worker.says(FrameKind.CREDIT, Credit(stream=3))
+        await worker.process.wait_writable()
+        assert worker.process.send_nowait(b"more") == 3
+        sent = list(worker.link.taken(FrameKind.IN))
+        assert max(len(frame.payload) for frame in sent) == CHUNK_BYTES
+
+
+async def test_a_lost_node_ends_its_worker_at_once_and_its_stop_after_the_fence(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker, trio.open_nursery() as nursery:
+        stopped = trio.Event()
+
+        async def stop() -> None:
+            await worker.process.stop()
+            stopped.set()
+
+        worker.process.on_lost("its node n was lost: silent for 3 s")
+        assert str(await worker.process.wait_exit()) == "ended (its node n was lost: silent for 3 s)"
+        with pytest.raises(WorkerExited, match="its node n was lost"):
+            worker.process.send_nowait(b"x")
+        nursery.start_soon(stop)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not stopped.is_set()
+        worker.process.on_fenced()
+        await stopped.wait()
+
+
+async def test_a_transcript_elsewhere_is_not_kept_and_a_problem_of_the_node_is_told(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker:
+        with pytest.raises(WorkerError, match="does not lie below"):
+            await worker.process.keep("/etc/passwd")
+        async with trio.open_nursery() as nursery:
+
+            async def refused() -> None:
+                with pytest.raises(WorkerError, match="node n: no room"):
+                    await worker.process.keep(worker.transcript)
+
+            nursery.start_soon(refused)
+            while not list(worker.link.taken(FrameKind.FOLLOW)):
+                await trio.lowlevel.checkpoint()
+            worker.says(FrameKind.HAS, Has(problem="no room"))
+
+
+async def test_what_a_worker_writes_to_stderr_is_in_its_tail_without_its_secrets(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker:
+        worker.says(FrameKind.ERR, b"key canary-secret\n")
+        assert worker.process.stderr_tail().startswith("key ")
+        assert "canary-secret" not in worker.process.stderr_tail()
