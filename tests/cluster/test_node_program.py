@@ -2,15 +2,25 @@
 
 import os
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
+from cluster.link import WINDOW_BYTES
+from cluster.transport import RemoteProcess
+from errors import WorkerStartFailed
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import ProfilesSettings, build_profile
-from tests.cluster.nodes import cluster
+from rpc.host import WorkerPlan
+from rpc.settings import RpcSettings
+from rpc.stderr_log import LineLog
+from rpc.transport import ExitStatus
+from tests.cluster.nodes import Cluster, cluster
+from tests.rpc.procs import is_alive
 
 pytestmark = pytest.mark.process
 
@@ -34,3 +44,65 @@ async def test_a_conversation_goes_on_at_another_node_from_what_was_shipped(tmp_
                 nodes.target = "b"
                 async with pool.lease("s", profile) as lease:
                     assert (await lease.prompt("RECALL").wait()).text == 'Earlier you said: ["alpha"]'
+
+
+@asynccontextmanager
+async def process_on(
+    nodes: Cluster, nursery: trio.Nursery, *argv: str, secrets: tuple[str, ...] = ()
+) -> AsyncGenerator[RemoteProcess, None]:
+    """A program on the node ``a``; killed at the end of the block."""
+    node = nodes.desk.linked("a")
+    assert node is not None
+    plan = WorkerPlan(worker_id=f"w{len(argv[-1])}", agent="main", argv=argv, cwd="/", secrets=secrets)
+    process = node.start(plan, RpcSettings(), LineLog(None, 1 << 20))
+    nursery.start_soon(process.run)
+    try:
+        await process.wait_started()
+        yield process
+    finally:
+        await process.stop(force=True)
+        node.forget(process)
+
+
+async def received(process: RemoteProcess, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        await process.wait_readable()
+        data += process.receive_nowait() or b""
+    return data
+
+
+async def test_an_unread_flood_stops_at_its_credit_and_slows_no_neighbour(tmp_path: Path) -> None:
+    with trio.fail_after(60):
+        async with cluster(tmp_path) as nodes, trio.open_nursery() as nursery:
+            await nodes.add("a")
+            async with process_on(nodes, nursery, "yes") as flood, process_on(nodes, nursery, "cat") as neighbour:
+                read = len(await received(flood, 3 * WINDOW_BYTES))  # credit is given again and again
+                for _ in range(20):
+                    assert neighbour.send_nowait(b"ping\n") == 5
+                    assert await received(neighbour, 5) == b"ping\n"
+                assert read >= 3 * WINDOW_BYTES
+                assert flood._held_bytes <= WINDOW_BYTES + 64 * 1024
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_program_on_a_node_ends_by_the_ladder_and_says_how(tmp_path: Path) -> None:
+    with trio.fail_after(60):
+        async with cluster(tmp_path) as nodes, trio.open_nursery() as nursery:
+            await nodes.add("a")
+            async with process_on(nodes, nursery, "cat") as polite:
+                assert await polite.stop() == ExitStatus(0)
+                assert polite.ended_in_order
+            script = "echo key canary-secret >&2; sleep 600 & echo $!; exit 7"
+            async with process_on(nodes, nursery, "sh", "-c", script, secrets=("canary-secret",)) as program:
+                assert await program.wait_exit() == ExitStatus(7)
+                child = int(program.receive_nowait() or b"")
+                await program.stop()
+                assert not is_alive(child), "what it left behind"
+                assert program.stderr_tail().startswith("key ")
+                assert "canary-secret" not in program.stderr_tail()
+            with pytest.raises(WorkerStartFailed, match="there is no program 'no-such-program'") as failed:
+                async with process_on(nodes, nursery, "no-such-program"):
+                    pass
+            assert failed.value.details["refused"]
+            nursery.cancel_scope.cancel()
