@@ -1,6 +1,6 @@
 """A worker on a node, as its client sees it: a ``NodeProcess`` whose bytes come over a link."""
 
-import hashlib
+import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,11 +24,13 @@ from cluster.messages import (
     decode_message,
 )
 from cluster.mirror import TranscriptMirror, relative_parts
+from cluster.node.follower import transcript_facts
 from errors import PoolError, ResumeFailed, WorkerError, WorkerExited, WorkerStartFailed
 from rpc.host import WorkerPlan
 from rpc.settings import RpcSettings
 from rpc.stderr_log import LineLog, StderrTail
 from rpc.transport import Abort, ExitStatus, ProcessFacts
+from wire.files import open_regular
 from wire.redaction import SecretMask
 
 _MAX_EXCESS = 2 * 1024 * 1024  # bytes beyond its credit: what a pipe may hold at a worker's end
@@ -75,7 +77,7 @@ class RemoteProcess:
         self._has_inbox = trio.Event()
         self._output: deque[bytes] = deque()
         self._held_bytes = self._consumed = self._stderr_consumed = 0
-        self._is_interrupted = False
+        self._is_interrupted = self._is_given_up = False
         self._mirrors: dict[int, TranscriptMirror] = {}
         self._follows = 0
         self._answer: Has | None = None
@@ -128,6 +130,8 @@ class RemoteProcess:
 
     def _hand_on(self, what: bytes | Piece | Exit | Has) -> None:
         match what:
+            case bytes() if self._is_given_up:
+                self._held_bytes -= len(what)
             case bytes():
                 self._output.append(what)
             case Exit(code, signal, in_order, is_gone):
@@ -189,7 +193,7 @@ class RemoteProcess:
 
     async def _write(self, pieces: list[Piece]) -> None:
         deadline = trio.current_time() + _DISK_PATIENCE
-        while pieces:
+        while pieces and not self._is_given_up:
             try:
                 for number, mirror in self._mirrors.copy().items():
                     own = [piece for piece in pieces if piece.number == number]
@@ -198,15 +202,16 @@ class RemoteProcess:
             except OSError as exc:
                 if trio.current_time() >= deadline:
                     self._give_up(f"its transcript cannot be written: {exc.strerror}")
-                    await trio.sleep_forever()  # nothing is handed on any more
-                await trio.sleep(_DISK_PAUSE)
+                else:
+                    await trio.sleep(_DISK_PAUSE)
             except LinkViolation as exc:
                 self._give_up(exc.message)
-                await trio.sleep_forever()
             else:
                 return
 
     def _give_up(self, reason: str) -> None:
+        """Kill it; nothing that it says is handed on any more, but its end."""
+        self._is_given_up = True
         self._link.send_message(FrameKind.STOP, EndWorker(force=True), self._channel)
         self._end(ExitStatus(reason=reason), is_gone=False)
 
@@ -316,15 +321,16 @@ class RemoteProcess:
         """Send the node what it lacks of the file, or all of it where they differ. Raises ResumeFailed."""
         try:
             relative_parts(self._sessions, transcript)
-            here = await trio.to_thread.run_sync(Path(transcript).read_bytes)
-            self._link.send_message(FrameKind.HAVE, Have(transcript, len(here)), self._channel)
+            here = await trio.to_thread.run_sync(transcript_facts, Path(transcript), 0)
+            if here.size is None:
+                return False
+            self._link.send_message(FrameKind.HAVE, Have(transcript, here.size), self._channel)
             there = await self._wait_answer()
-            known = there.size
-            is_same = known is not None and hashlib.sha256(here[:known]).digest() == there.sha256
-            if known is None or not is_same:
-                await self._put(here, 0, is_whole=True)
-            elif known != len(here):
-                await self._put(here, min(known, len(here)), is_whole=False)
+            if there.size is not None:
+                here = await trio.to_thread.run_sync(transcript_facts, Path(transcript), there.size)
+            is_whole = there.size is None or here.sha256 != there.sha256
+            if is_whole or there.size != here.size:
+                await self._put(Path(transcript), 0 if is_whole else there.size or 0, is_whole=is_whole)
             mirror = await trio.to_thread.run_sync(TranscriptMirror, self._sessions, transcript)
             await self._follow(transcript, mirror, mirror.size)
         except (OSError, ValueError) as exc:
@@ -335,17 +341,18 @@ class RemoteProcess:
             raise ResumeFailed(exc.message) from exc
         return True
 
-    async def _put(self, data: bytes, offset: int, *, is_whole: bool) -> None:
-        while True:
-            piece = data[offset : offset + CHUNK_BYTES]
-            is_last = offset + len(piece) == len(data)
-            await self._puts.wait_room()
-            self._check_life()
-            self._puts.take(len(piece))
-            self._link.send_message(FrameKind.PUT, Piece(offset, piece, is_whole, is_last), self._channel)
-            offset += len(piece)
-            if is_last:
-                break
+    async def _put(self, path: Path, known: int, *, is_whole: bool) -> None:
+        with os.fdopen(open_regular(path, os.O_RDONLY, follow=False), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            offset, is_last = min(known, size), False
+            while not is_last:
+                piece = os.pread(file.fileno(), CHUNK_BYTES, offset)
+                is_last = not piece or offset + len(piece) >= size
+                await self._puts.wait_room()
+                self._check_life()
+                self._puts.take(len(piece))
+                self._link.send_message(FrameKind.PUT, Piece(offset, piece, is_whole, is_last), self._channel)
+                offset += len(piece)
         await self._wait_answer()
 
     async def _wait_answer(self) -> Has:

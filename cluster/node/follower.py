@@ -11,12 +11,15 @@ from cluster.frames import CHUNK_BYTES
 from cluster.messages import Has, Piece
 from wire.files import open_regular
 
-_TAIL_BYTES = 1024
+_EDGE_BYTES = 1024
 _ASIDE = ".unacknowledged"
 
 
 class TranscriptFollower:
     """Ships a file that is appended to; one that was replaced, cut or written over is shipped whole.
+
+    A file that was written over without becoming shorter is known by another beginning, or another end of what was
+    shipped: one that was changed in its middle alone, and appended to, is taken for one that was appended to.
 
     ``size``: how much of it is at home already, equal; 0 = it is shipped whole in any case. ``number``: what its pieces
     are known by.
@@ -28,9 +31,9 @@ class TranscriptFollower:
         self._shipped = size
         self._is_whole = size == 0
         self._seen: tuple[int, int, int] | None = None
-        self._tail = b""
+        self._edges = b""
         with suppress(OSError), os.fdopen(open_regular(path, os.O_RDONLY, follow=False), "rb") as file:
-            self._tail = self._read_tail(file.fileno())
+            self._edges = self._read_edges(file.fileno())
             self._inode = os.fstat(file.fileno()).st_ino
             return
         self._inode = 0
@@ -46,12 +49,13 @@ class TranscriptFollower:
             return
         with os.fdopen(open_regular(self._path, os.O_RDONLY, follow=False), "rb") as file:
             yield from self._new_pieces(file.fileno(), found.st_size)
-            self._tail = self._read_tail(file.fileno())
+            self._edges = self._read_edges(file.fileno())
         self._inode, self._seen = found.st_ino, state
 
     def _new_pieces(self, file: int, size: int) -> Iterator[Piece]:
         was_replaced = os.fstat(file).st_ino != self._inode or size < self._shipped
-        is_whole = self._is_whole or was_replaced or self._read_tail(file) != self._tail
+        was_replaced |= size == self._shipped and self._seen is not None  # changed, and not by appending
+        is_whole = self._is_whole or was_replaced or self._read_edges(file) != self._edges
         offset = 0 if is_whole else self._shipped
         while offset < size or is_whole:
             data = os.pread(file, min(CHUNK_BYTES, size - offset), offset)
@@ -62,10 +66,10 @@ class TranscriptFollower:
                 break
         self._shipped, self._is_whole = offset, False
 
-    def _read_tail(self, file: int) -> bytes:
-        """The end of what was shipped: a file that was written over has another one."""
-        length = min(_TAIL_BYTES, self._shipped)
-        return os.pread(file, length, self._shipped - length)
+    def _read_edges(self, file: int) -> bytes:
+        """The beginning and the end of what was shipped."""
+        length = min(_EDGE_BYTES, self._shipped)
+        return os.pread(file, length, 0) + os.pread(file, length, self._shipped - length)
 
 
 class ResumedTranscript:
@@ -76,17 +80,8 @@ class ResumedTranscript:
         self._draft = path.with_name(f".{path.name}.put")
 
     def compare(self, limit: int) -> Has:
-        """Size, and the hash of the first ``limit`` bytes; blocks. Raises OSError."""
-        try:
-            descriptor = open_regular(self._path, os.O_RDONLY, follow=False)
-        except FileNotFoundError:
-            return Has()
-        with os.fdopen(descriptor, "rb") as file:
-            digest, left = hashlib.sha256(), limit
-            while left and (data := file.read(min(left, 1 << 20))):
-                digest.update(data)
-                left -= len(data)
-            return Has(os.fstat(file.fileno()).st_size, digest.digest())
+        """Its size, and the hash of its first ``limit`` bytes; blocks. Raises OSError."""
+        return transcript_facts(self._path, limit)
 
     def put(self, piece: Piece) -> None:
         """Take a piece from home; blocks. What the file had beyond home is kept beside it. Raises OSError."""
@@ -113,3 +108,17 @@ class ResumedTranscript:
         aside = self._path.with_name(self._path.name + _ASIDE)
         with os.fdopen(open_regular(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, follow=False), "wb") as file:
             file.write(data)
+
+
+def transcript_facts(path: Path, limit: int) -> Has:
+    """A file's size, None where there is none, and the hash of its first ``limit`` bytes; blocks. Raises OSError."""
+    try:
+        descriptor = open_regular(path, os.O_RDONLY, follow=False)
+    except FileNotFoundError:
+        return Has()
+    with os.fdopen(descriptor, "rb") as file:
+        digest, left = hashlib.sha256(), limit
+        while left and (data := file.read(min(left, 1 << 20))):
+            digest.update(data)
+            left -= len(data)
+        return Has(os.fstat(file.fileno()).st_size, digest.digest())

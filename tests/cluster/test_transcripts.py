@@ -16,7 +16,7 @@ from cluster.mirror import TranscriptMirror
 from cluster.node.follower import ResumedTranscript, TranscriptFollower
 
 Change = Callable[[Path, bytes], None]
-SIZES = st.sampled_from((0, 9, 90, 2 * CHUNK_BYTES))
+SIZES = st.sampled_from((0, 10, 90, 2 * CHUNK_BYTES))
 
 
 def append(path: Path, data: bytes) -> None:
@@ -48,7 +48,7 @@ def sides(directory: str) -> tuple[Path, Path]:
 
 
 def entry(number: int, size: int) -> bytes:
-    return b'{"id":%d,"text":"%s"}\n' % (number, b"x" * size)
+    return b'{"id":%d,"text":"%s"}\n' % (number, b"%02d" % number * (size // 2))
 
 
 @settings(max_examples=30)  # each look is synced to the disk

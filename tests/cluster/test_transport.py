@@ -1,5 +1,6 @@
 """A worker behind a link, without one: what is handed on, when, and what a node may not say."""
 
+import errno
 import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ import trio.testing
 
 from cluster.frames import CHUNK_BYTES, Frame, FrameDecoder, FrameKind, Limits, LinkViolation
 from cluster.link import WINDOW_BYTES, Link
-from cluster.messages import Credit, Exit, Follow, Has, Piece, Started, decode_message
+from cluster.messages import Credit, EndWorker, Exit, Follow, Has, Piece, Started, decode_message
 from cluster.transport import RemoteProcess
 from errors import WorkerError, WorkerExited
 from rpc.host import WorkerPlan
@@ -191,3 +192,27 @@ async def test_what_a_worker_writes_to_stderr_is_in_its_tail_without_its_secrets
         worker.says(FrameKind.ERR, b"key canary-secret\n")
         assert worker.process.stderr_tail().startswith("key ")
         assert "canary-secret" not in worker.process.stderr_tail()
+
+
+@pytest.mark.usefixtures("virtual_time")
+async def test_a_disk_that_stays_full_ends_the_worker_and_hands_on_nothing_but_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def full(file: int) -> None:
+        tries.append(file)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async with far_worker(tmp_path) as worker:
+        number = await worker.keep()
+        monkeypatch.setattr(os, "fdatasync", full)
+        worker.says(FrameKind.LOG, Piece(0, b"entry\n", number=number))
+        worker.says(FrameKind.OUT, b"answer\n")
+        assert "its transcript cannot be written: No space left" in str(await worker.process.wait_exit())
+        assert len(tries) > 1
+        assert [decode_message(frame.payload, EndWorker).force for frame in worker.link.taken(FrameKind.STOP)] == [True]
+        worker.says(FrameKind.OUT, b"more\n")
+        worker.says(FrameKind.EXIT, Exit(signal=9, is_gone=True))
+        await worker.process.stop()
+        assert worker.process.receive_nowait() == b""
