@@ -8,6 +8,8 @@ from functools import partial
 import trio
 
 from cluster.home import RemoteNode
+from cluster.transport import RemoteProcess
+from errors import WorkerStartFailed
 from pool.launcher import LocalLauncher, stop_worker
 from pool.local_worker import LocalWorker
 from pool.plan import dialect_for, settings_for, worker_plan
@@ -67,16 +69,13 @@ class ClusterLauncher:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(process.run)
                     try:
-                        await process.wait_started()
-                        nursery.start_soon(client.run)
-                        yield LocalWorker(
-                            worker_id,
-                            process,
-                            client,
-                            local.known_transcripts,
-                            dialect=profile.dialect,
-                            journal=journal,
-                        )
+                        failure = await _start_failure(process)
+                        if failure is None:
+                            nursery.start_soon(client.run)
+                            known = local.known_transcripts
+                            yield LocalWorker(
+                                worker_id, process, client, known, dialect=profile.dialect, journal=journal
+                            )
                     finally:
                         with trio.CancelScope(shield=True):  # the ladder and the fence have deadlines of their own
                             await stop_worker(process, client, force)
@@ -85,7 +84,18 @@ class ClusterLauncher:
                 node.forget(process)
             if journal is not None:
                 journal.process_ended(in_order=process.ended_in_order)
+            if failure is not None:
+                raise failure  # outside the nursery, which would put it into a group
 
     def guarantee(self) -> OrphanGuarantee:
         """How sure it is here that no descendant of a worker survives it; a node says its own."""
         return self._local.guarantee()
+
+
+async def _start_failure(process: RemoteProcess) -> WorkerStartFailed | None:
+    """Wait until it runs; why it does not."""
+    try:
+        await process.wait_started()
+    except WorkerStartFailed as exc:
+        return exc
+    return None

@@ -14,7 +14,7 @@ from cluster.transport import RemoteProcess
 from errors import WorkerStartFailed
 from pool.settings import PoolSettings
 from pool.shell import Pool
-from profiles import ProfilesSettings, build_profile
+from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.host import WorkerPlan
 from rpc.settings import RpcSettings
 from rpc.stderr_log import LineLog
@@ -106,3 +106,16 @@ async def test_a_program_on_a_node_ends_by_the_ladder_and_says_how(tmp_path: Pat
                     pass
             assert failed.value.details["refused"]
             nursery.cancel_scope.cancel()
+
+
+async def test_a_start_that_the_node_refuses_fails_as_one_here_does(tmp_path: Path) -> None:
+    profiles = ProfilesSettings(agents={"main": AgentSettings(command=["no-such-program"])})
+    profile = build_profile(profiles, "main", "default", "/")
+    with trio.fail_after(60):
+        async with cluster(tmp_path) as nodes:
+            await nodes.add("a")
+            with pytest.raises(WorkerStartFailed, match="there is no program 'no-such-program'"):
+                async with nodes.launcher.open("w1", profile, force=trio.Event()):
+                    pass
+            (log,) = sorted((nodes.data_dir / "logs").iterdir())
+            assert "there is no program 'no-such-program'" in log.read_text()
