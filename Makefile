@@ -193,6 +193,7 @@ lock: .cache/uv-$(UV_VERSION)/bin/uv ## Bring the lock files, with a hash of eve
 
 docs: $(STAMP) ## Build the documentation into build/docs; a link or anchor that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "Read build/docs/index.html; with its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs"
 
 audit: .cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit ## Ask whether what is locked has known vulnerabilities; fails where the service cannot be reached
 	$< --strict --progress-spinner off --disable-pip --require-hashes --requirement $(DEV_LOCK)
