@@ -19,7 +19,7 @@ from rich.text import Text
 
 from app.child import SupervisorProcess
 from commands.event_text import answer_text
-from commands.prompt import check_outcome
+from commands.run_ends import check_outcome
 from commands.supervisor import stop_supervisor
 from commands.tables import status_view
 from errors import PoolError, WorkerExited

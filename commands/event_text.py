@@ -85,6 +85,16 @@ def resumption_text(strategy: Any) -> str:
     return _describe_type(EventType.AGENT_RESUMED, {"strategy": strategy})
 
 
+def notice_mark(type_: str, data: Mapping[str, Any]) -> str:
+    """The mark of the line that an event of a run gets beside the answer; empty for none.
+
+    An error that ends the run has none, for the outcome says it; nor has an agent that goes on with a conversation.
+    """
+    is_fatal = type_ == "error" and data.get("severity") != "warn"
+    is_expected = type_ == "agent_resumed" and data.get("strategy") in {"kept", "loaded", "resumed"}
+    return "" if is_fatal or is_expected else display_of(type_).mark
+
+
 def call_text(data: Mapping[str, Any]) -> str:
     """The tool call that an event is about: its name and the beginning of its input."""
     call = _part(data, "call")

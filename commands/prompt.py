@@ -24,19 +24,16 @@ from commands.options import (
 )
 from commands.prompt_approvals import Decide, LineApprovals
 from commands.prompt_view import PromptJsonView, PromptTextView, PromptView
+from commands.run_ends import check_outcome
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
 from errors import (
     NoSupervisor,
     PoolClosed,
     PoolError,
     RequestTimeout,
-    RunAborted,
-    RunCutShort,
     RunInterrupted,
     UsageError,
-    WorkerError,
     WorkerRefused,
-    error_from_wire,
 )
 from wire.messages import QueueMode, omit_none
 from wire.traceparent import TraceParent
@@ -338,30 +335,6 @@ def wait_for_run(
             return outcome
         if time.monotonic() >= deadline:
             raise RequestTimeout(f"the run {run_id} has not ended yet; it goes on", run_id=run_id)
-
-
-def check_outcome(outcome: dict[str, Any]) -> None:
-    """Raise what the run failed with: PoolError of the kind it was; nothing where it ended well."""
-    error = outcome.get("error")
-    if error:
-        raise error_from_wire(error["code"], error.get("message") or "the run failed", error.get("data"))
-    kind, text = _BAD_ENDS.get(outcome.get("stop_reason", ""), (None, ""))
-    if kind is not None:
-        raise kind(text, worker=outcome.get("worker"), session=outcome.get("session"))
-
-
-_MORE = "; prompt the session again to let it go on"
-_BAD_ENDS: dict[str, tuple[type[PoolError] | None, str]] = {
-    "error": (WorkerError, "the agent ended the turn with an error"),
-    "timeout": (RequestTimeout, "the turn took longer than its timeout and was ended"),
-    "aborted": (RunAborted, "the turn was aborted"),
-    "max_steps": (
-        RunCutShort,
-        "the agent was not done: it has made all model calls that one run may (max_steps)" + _MORE,
-    ),
-    "length": (RunCutShort, "the answer is cut off: it has reached the model's limit" + _MORE),
-}
-"""Reasons why a turn ended other than well, each with its error."""
 
 
 def _awaits_person(events: bytes) -> bool:

@@ -14,6 +14,7 @@ from commands.event_text import (
     event_data,
     event_text,
     hidden_text,
+    notice_mark,
     question_text,
     shown_page,
     tool_data,
@@ -21,7 +22,7 @@ from commands.event_text import (
 from commands.prompt_approvals import HINT, LineApprovals
 from doors.control.client import read_envelopes, split_envelopes
 from errors import PoolError
-from wire.events import TEXT_KINDS, display_of
+from wire.events import TEXT_KINDS
 from wire.messages import EventEnvelope
 from wire.run_view import CallLines, RunView
 from wire.terminal import BOLD, DIM
@@ -99,7 +100,7 @@ class PromptTextView:
         elif event.type == "permission_decided" and self.approvals:
             self.approvals.decided(str(event_data(event).get("call_id")))
             self.say(f"· {describe_event(event)[0]}")
-        elif (mark := display_of(event.type).mark) and not (_is_fatal(event) or _is_expected(event)):
+        elif mark := notice_mark(event.type, event_data(event)):
             self._run_view.line(f"{mark} {describe_event(event)[0]}", style=DIM if mark == "·" else "")
 
     def _show_tool(self, type_: str, tool: ToolData) -> None:
@@ -123,16 +124,6 @@ class PromptTextView:
             self._run_view.line(f"  {HINT}", whole=True, style=BOLD)
         for command in decision_commands(data, event.session, self._connection_flags):
             self._run_view.line(f"  {command}", whole=True, style=BOLD)
-
-
-def _is_fatal(event: EventEnvelope) -> bool:
-    """Whether the error ends the run, whose outcome then shows it."""
-    return event.type == "error" and event_data(event).get("severity") != "warn"
-
-
-def _is_expected(event: EventEnvelope) -> bool:
-    """Whether the event says only that the agent goes on with a conversation, as it should."""
-    return event.type == "agent_resumed" and event_data(event).get("strategy") in {"kept", "loaded", "resumed"}
 
 
 def _text_kind(event: EventEnvelope) -> str | None:

@@ -266,7 +266,7 @@ def _unescape_cut_string(text: str) -> str:
     return f"{decoded.rstrip()}…"
 
 
-_FAILED_STATES = frozenset({"FAILED", "DENIED"})
+FAILED_STATES = frozenset({"FAILED", "DENIED"})
 """States of calls whose error is shown before their end."""
 _DIM_MARKS = frozenset("✓…")
 _PAGE_INDENT = "  "
@@ -293,7 +293,7 @@ class CallLines:
 
     def end(self, call: ToolCallView, details: CallDetails | None) -> None:
         """It is over."""
-        if call.state not in _FAILED_STATES:
+        if call.state not in FAILED_STATES:
             self._end(call, describe_end(call, details))
 
     def page(self, page: CallPage) -> None:

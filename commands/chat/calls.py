@@ -7,12 +7,11 @@ import msgspec
 from commands.chat.effects import Effect, Line
 from commands.event_text import ToolData
 from wire.messages import ToolCallView
-from wire.run_view import CallEnd, describe_call, describe_end, describe_error
+from wire.run_view import FAILED_STATES, CallEnd, describe_call, describe_end, describe_error
 
 MAX_KEPT = 50
 """Ended calls whose output can be shown."""
 MAX_OUTPUT_CHARS = 20_000
-_FAILED_STATES = frozenset({"FAILED", "DENIED"})
 
 
 class _EndedCall(msgspec.Struct, frozen=True):
@@ -47,7 +46,7 @@ class ChatCalls:
                 self._running.setdefault(tool.call.id, _RunningCall(tool.call)).tail = tool.tail
             case "tool:error":
                 return self._end(tool, describe_error(tool.call, tool.error, tool.details))
-            case "tool:end" if tool.call.state not in _FAILED_STATES:
+            case "tool:end" if tool.call.state not in FAILED_STATES:
                 return self._end(tool, describe_end(tool.call, tool.details))
         return []
 

@@ -7,8 +7,9 @@ from commands.chat.blocks import MarkdownBlocks
 from commands.chat.calls import ChatCalls
 from commands.chat.effects import Effect, Line, Markdown
 from commands.chat.questions import ChatQuestions
-from commands.event_text import describe_event, event_data, event_text, tool_data
-from wire.events import TEXT_KINDS, display_of
+from commands.event_text import describe_event, event_data, event_text, notice_mark, tool_data
+from commands.run_ends import describe_run_end
+from wire.events import TEXT_KINDS
 from wire.messages import EventEnvelope
 
 
@@ -64,8 +65,7 @@ class ChatTranscript:
                 text = "" if event.run_id in self.mine else str(data.get("text") or "")
                 lines = [Line(f"≫ {text}", "bold", is_whole=True)] if text else []
             case "run:start":
-                self.running = str(data.get("leader") or event.run_id)
-                self._has_answer, self._last_error = False, None
+                self._start(str(data.get("leader") or event.run_id))
             case "done":
                 lines = self._done(event.run_id or "", data)
             case "permission_required":
@@ -97,18 +97,25 @@ class ChatTranscript:
         text, self._thinking = self._thinking, ""
         return [Line(f"  {text}", "dim", is_whole=True)] if text else []
 
+    def _start(self, leader: str) -> None:
+        """A turn begins, unless the run only joins the one that goes on."""
+        if leader != self.running:
+            self.running = leader
+            self._has_answer, self._last_error = False, None
+
     def _done(self, run: str, data: dict[str, Any]) -> list[Effect]:
+        """A run has ended. All runs of a turn have its answer: the first of them shows what did not come in pieces."""
         shown = self.end_text()
         self.mine.pop(run, None)
         if run == self.running:
             self.running = None
             self.questions.close_all()
             shown += self.calls.end_all()
-        if data.get("text") and not self._has_answer:
+        is_of_turn = bool(data.get("worker"))
+        if data.get("text") and not (is_of_turn and self._has_answer):
             shown.append(Markdown(str(data["text"])))
-        self._has_answer = self.running is not None and self._has_answer
-        error, reason = data.get("error"), str(data.get("reason"))
-        words = error.get("message") if isinstance(error, dict) else _BAD_ENDS.get(reason)
+            self._has_answer = self._has_answer or is_of_turn
+        words = describe_run_end(data)
         if not words or words == self._last_error:  # of messages that were steered into the turn, once
             return shown
         self._last_error = words
@@ -122,24 +129,10 @@ class ChatTranscript:
             self.cost = (self.cost or 0.0) + cost
 
 
-_BAD_ENDS = {
-    "error": "the agent ended the turn with an error",
-    "aborted": "the turn was aborted",
-    "interrupted": "the turn was interrupted",
-    "timeout": "the turn took longer than its timeout and was ended",
-    "max_steps": "the agent was not done: it has made all model calls that one run may (max_steps)",
-    "length": "the answer is cut off: it has reached the model's limit",
-}
-
-
 def _notice(event: EventEnvelope, data: dict[str, Any]) -> list[Effect]:
-    """A line for an event that front ends show beside an answer, unless it says only that all is well."""
-    mark = display_of(event.type).mark
-    is_well = event.type == "agent_resumed" and data.get("strategy") in {"kept", "loaded", "resumed"}
-    is_fatal = event.type == "error" and data.get("severity") != "warn"  # the outcome says it
-    if not mark or is_well or is_fatal:
-        return []
-    return [Line(f"{mark} {describe_event(event)[0]}", "dim" if mark == "·" else "warn")]
+    """A line for an event that front ends show beside an answer."""
+    mark = notice_mark(event.type, data)
+    return [Line(f"{mark} {describe_event(event)[0]}", "dim" if mark == "·" else "warn")] if mark else []
 
 
 def history_lines(messages: list[dict[str, Any]]) -> Iterable[Effect]:

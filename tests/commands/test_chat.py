@@ -59,6 +59,17 @@ class Chat:
         self.happens("run:start", run, worker="w1", leader=run)
         return run
 
+    def joins(self, leader: str, text: str) -> str:
+        """Send a message into the running turn of another run; its run."""
+        self.type(text)
+        run = str(self.requests[-1].params["run"])
+        self.happens("run:start", run, worker="w1", leader=leader)
+        return run
+
+    def ends(self, run: str, text: str = "", **data: Any) -> None:
+        """A run that a worker has carried out is over, as the gateway says it."""
+        self.happens("done", run, **{"reason": "completed", "text": text, "worker": "w1", **data})
+
     @property
     def asked(self) -> list[tuple[str, dict[str, Any]]]:
         return [(request.method, request.params) for request in self.requests]
@@ -75,11 +86,26 @@ def test_an_answer_is_printed_in_blocks_and_once(chat: Chat) -> None:
         chat.happens("text_chunk", run, delta=piece)
     assert chat.printed == ["> hello", "one two\n"]
     assert live_lines(chat.machine, 80, 10) == ["three"]
-    chat.happens("done", run, reason="completed", text="one two\n\nthree")
+    chat.ends(run, "one two\n\nthree")
     assert chat.printed == ["> hello", "one two\n", "three"]
     silent = chat.say("again")
-    chat.happens("done", silent, reason="completed", text="all at once")
+    chat.ends(silent, "all at once")
     assert chat.printed[-1] == "all at once"
+
+
+@pytest.mark.parametrize("pieces", [["an", "swer"], []])
+def test_an_answer_to_messages_that_were_steered_into_its_turn_is_printed_once(chat: Chat, pieces: list[str]) -> None:
+    run = chat.say("first")
+    for piece in pieces:
+        chat.happens("text_chunk", run, delta=piece)
+    other = chat.joins(run, "second")
+    chat.happens("done", "status", reason="completed", text="a command's answer")  # it is no part of the turn
+    for one in (run, other):
+        chat.ends(one, "answer")
+    assert [line for line in chat.printed if line == "answer"] == ["answer"]
+    assert "a command's answer" in chat.printed
+    chat.ends(chat.say("third"), "another")
+    assert chat.printed[-1] == "another"
 
 
 def test_a_message_into_a_running_turn_steers_it_and_messages_keep_their_order(chat: Chat) -> None:
@@ -88,8 +114,9 @@ def test_a_message_into_a_running_turn_steers_it_and_messages_keep_their_order(c
     first, second = chat.requests
     assert (first.params.get("queue"), second.params["queue"]) == (None, "steer")
     assert (first.params["agent"], first.is_ordered, second.is_ordered) == ("main", True, True)
-    for one in (second.params["run"], run):
-        chat.happens("done", one, reason="aborted", error={"code": "aborted", "message": "it was aborted"})
+    chat.happens("run:start", second.params["run"], worker="w1", leader=run)
+    for one in (run, second.params["run"]):
+        chat.ends(one, reason="interrupted", error={"code": "aborted", "message": "it was aborted"})
     assert chat.printed[2:] == ["✗ it was aborted"]
     assert not chat.machine.is_busy
 
@@ -99,7 +126,7 @@ def test_ctrl_c_aborts_only_what_was_begun_here_and_twice_leaves(chat: Chat) -> 
     chat.take(chat.machine.interrupt(10.0))
     assert chat.requests == []
     assert "not begun here" in chat.printed[-1]
-    chat.happens("done", "other", reason="completed", text="")
+    chat.ends("other")
     run = chat.say("mine")
     chat.take(chat.machine.interrupt(20.0))
     assert chat.asked[-1] == ("abort", {"session": "ada", "run": run})
@@ -169,8 +196,15 @@ def test_a_call_is_one_line_and_unfolds(chat: Chat) -> None:
     chat.type("/show 2")
     assert chat.printed[-1] == "of 1 tool calls that have ended, there is no such one"
     chat.happens("tool:start", run, call={**CALL, "id": "c2"})
-    chat.happens("done", run, reason="aborted")
+    chat.ends(run, reason="interrupted")
     assert chat.printed[-2:] == ["✗ exec ls: no result", "✗ the turn was aborted"]
+
+
+def test_a_turn_that_was_cut_short_says_by_which_limit(chat: Chat) -> None:
+    for stop_reason, words in ((None, "the model's limit"), ("max_steps", "(max_steps)")):
+        chat.ends(chat.say("go on"), reason="length", stop_reason=stop_reason)
+        assert chat.printed[-1].startswith("✗ ")
+        assert chat.printed[-1].endswith(words)
 
 
 def test_a_message_that_waits_says_why(chat: Chat) -> None:

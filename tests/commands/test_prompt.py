@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from commands.options import read_text
-from commands.prompt import check_outcome, follow_prompt, run_params
+from commands.prompt import follow_prompt, run_params
 from commands.prompt_view import PromptJsonView, PromptTextView
+from commands.run_ends import check_outcome
 from doors.control.client_socket import PushData, ReceivedPush
 from errors import (
     NoSupervisor,
