@@ -163,7 +163,7 @@ _answer_option = click.option(
 @with_client
 def approve(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
     """Approve a pending tool call."""
-    _decide(client, call_id, "allow", session, connection_flags(), **options)
+    _show_decision(call_id, _decide(client, call_id, "allow", session, connection_flags(), **options))
 
 
 @click.command()
@@ -180,7 +180,7 @@ def approve(client: ControlClient, call_id: str, session: str | None, **options:
 @with_client
 def deny(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
     """Deny a pending tool call."""
-    _decide(client, call_id, "deny", session, **options)
+    _show_decision(call_id, _decide(client, call_id, "deny", session, **options))
 
 
 def _decide_on(path: Path, session: str, place: str) -> Decide:
@@ -195,8 +195,8 @@ def _decide_on(path: Path, session: str, place: str) -> Decide:
 
 def _decide(
     client: ControlClient, call_id: str, decision: str, session: str | None, place: str = "", /, **more: str | None
-) -> None:
-    """Answer ``allow`` or ``deny`` to a tool call that waits for a person, and print what came of it.
+) -> str:
+    """Answer ``allow`` or ``deny`` to a tool call that waits for a person; returns which of them was taken.
 
     ``more``: its ``note``, what was ``seen``, the ``option_id`` of one of the agent's own answers. ``place``: the
     options by which shown commands find the supervisor.
@@ -205,13 +205,16 @@ def _decide(
     """
     try:
         params = omit_none(call_id=call_id, decision=decision, session=session, **more)
-        decided = client.call("decide", params, timeout=SLOW_ANSWER_SECONDS)["decision"]
+        return str(client.call("decide", params, timeout=SLOW_ANSWER_SECONDS)["decision"])
     except WorkerRefused as exc:
         if exc.details.get("worker_code") != "not_shown":
             raise
         look = show_command({"call": {"id": call_id}}, session or "", place)
         raise UsageError(f"{exc.message}; this shows it, and how to approve it: {look}") from exc
-    click.echo(f"{call_id} is {'allowed' if decided == 'allow' else 'denied'}")
+
+
+def _show_decision(call_id: str, decision: str) -> None:
+    click.echo(f"{call_id} is {'allowed' if decision == 'allow' else 'denied'}")
 
 
 @click.command()

@@ -23,32 +23,48 @@ class LineApprovals:
         self._terminal = terminal
         self._decide = decide
         self._say = say
+        self._lock = threading.Lock()
+        """For what follows: the thread ends only where no question has come meanwhile."""
         self._open: list[str] = []
+        self._is_reading = False
         self._changed, self._change = os.pipe()
-        self._thread: threading.Thread | None = None
 
     def ask(self, call_id: str) -> None:
         """A question is open; the oldest one is answered first."""
-        self._open.append(call_id)
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._read, daemon=True)
-            self._thread.start()
+        with self._lock:
+            self._open.append(call_id)
+            if self._is_reading:
+                return
+            self._is_reading = True
+        threading.Thread(target=self._read, daemon=True).start()
 
     def decided(self, call_id: str) -> None:
         """It is closed, by a person anywhere, or by the end of its turn."""
-        if call_id in self._open:
+        with self._lock:
+            if call_id not in self._open:
+                return
             self._open.remove(call_id)
-            os.write(self._change, b".")
+        os.write(self._change, b".")
 
     def _read(self) -> None:
-        while self._open:
+        while self._oldest() is not None:
             ready, _, _ = select.select([self._terminal, self._changed], [], [])
             if self._changed in ready:
                 os.read(self._changed, 1)
             elif not (line := os.read(self._terminal, 4096)):
+                with self._lock:
+                    self._is_reading = False
                 return  # the terminal's end: others may still decide
-            elif self._open:
-                self._answer(self._open[0], line.decode(errors="replace").strip())
+            elif call_id := self._oldest():
+                self._answer(call_id, line.decode(errors="replace").strip())
+            else:
+                return
+
+    def _oldest(self) -> str | None:
+        """The question that a line answers; with None the thread is to end, and the next question starts another."""
+        with self._lock:
+            self._is_reading = bool(self._open)
+            return self._open[0] if self._open else None
 
     def _answer(self, call_id: str, line: str) -> None:
         word, _, note = line.partition(" ")

@@ -1,5 +1,6 @@
 """A followed run: its answer as it comes with dim activity beside it, or JSON lines."""
 
+import threading
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, TextIO
@@ -43,10 +44,13 @@ class PromptTextView:
         self.approvals: LineApprovals | None = None
         """Where a person may answer right here."""
         self.tells_waits = err.isatty()
+        self._lock = threading.RLock()
+        """Two threads draw: that of the run, and that which reads answers to its questions."""
 
     def say(self, text: str) -> None:
-        """A line beside the answer."""
-        self._run_view.line(text, whole=True, style="")
+        """A line beside the answer; from any thread."""
+        with self._lock:
+            self._run_view.line(text, whole=True, style="")
 
     def waits(self, session: dict[str, Any]) -> None:
         """Why the run has not begun, where that has changed. ``session``: its view."""
@@ -54,26 +58,29 @@ class PromptTextView:
         words = f"… waits: {session['waits_for']}{place}" if session.get("waits_for") else ""
         if words != self._waits:
             self._waits = words
-            self._run_view.line(words or "… a worker is there")
+            with self._lock:
+                self._run_view.line(words or "… a worker is there")
 
     def show(self, events: msgspec.Raw) -> None:
         """Draw the envelopes of one push, and flush once."""
-        for kind, group in groupby(read_envelopes(events), key=_text_kind):
-            if kind is None:
-                for event in group:
-                    self._show_event(event)
-            elif kind in self._kinds:
-                show = self._run_view.answer if kind == "text" else self._run_view.dim
-                show("".join(map(event_text, group)))
-        self._run_view.flush()
+        with self._lock:
+            for kind, group in groupby(read_envelopes(events), key=_text_kind):
+                if kind is None:
+                    for event in group:
+                        self._show_event(event)
+                elif kind in self._kinds:
+                    show = self._run_view.answer if kind == "text" else self._run_view.dim
+                    show("".join(map(event_text, group)))
+            self._run_view.flush()
 
     def end(self, outcome: dict[str, Any]) -> None:
         """The last line end, the whole text where no pieces of it came, and the files that came beside it."""
-        if not self._run_view.has_answer:
-            self._run_view.answer(outcome.get("text") or "")
-        self._run_view.close()
-        for media in outcome.get("media") or ():
-            self._run_view.line(f"· file {media['path']}", whole=True)
+        with self._lock:
+            if not self._run_view.has_answer:
+                self._run_view.answer(outcome.get("text") or "")
+            self._run_view.close()
+            for media in outcome.get("media") or ():
+                self._run_view.line(f"· file {media['path']}", whole=True)
 
     def fail(self, error: PoolError) -> None:  # noqa: ARG002  # the command line prints the error itself
         """Leave the cursor at the start of a line."""
@@ -81,7 +88,8 @@ class PromptTextView:
 
     def close(self) -> None:
         """End the line that was begun."""
-        self._run_view.close()
+        with self._lock:
+            self._run_view.close()
 
     def _show_event(self, event: EventEnvelope) -> None:
         tool = tool_data(event) if event.type.startswith("tool:") else None
