@@ -94,10 +94,19 @@ def _connect(stack: ExitStack, place: dict[str, str | None]) -> ControlClient | 
 
 
 def _data_dir(client: ControlClient | None, place: dict[str, str | None]) -> Path:
-    """The supervisor's own word where a socket was named, for other settings may be found here."""
+    """The supervisor's own word where a socket was named, for other settings may be found here, or invalid ones."""
     if client is not None and (place["socket"] or os.environ.get("POOL_SOCKET")):
-        return Path(client.call("status")["supervisor"]["data_dir"])
-    return Path(load_with_flags(place["config"], place["data_dir"]).data_dir)
+        return _served_directory(client)
+    try:
+        return Path(load_with_flags(place["config"], place["data_dir"]).data_dir)
+    except UsageError:
+        if client is None:
+            raise
+        return _served_directory(client)
+
+
+def _served_directory(client: ControlClient) -> Path:
+    return Path(client.call("status")["supervisor"]["data_dir"])
 
 
 def _worker_of(client: ControlClient | None, session: str) -> str:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+import cli
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 from tests.commands.terminal import on_a_terminal
 
@@ -119,6 +121,14 @@ def test_the_supervisors_log_is_followed_to_its_end(supervisor: Supervisor) -> N
     assert supervisor.pool("stop").returncode == 0
     told, _ = follower.communicate(timeout=30)
     assert msgspec.json.decode(told.splitlines()[-1])["event"] == "pool_closed"
+
+
+def test_settings_that_became_invalid_hide_no_log_of_a_supervisor_that_runs(supervisor: Supervisor) -> None:
+    settings = supervisor.data_dir / "pool.toml"
+    settings.write_text(f"{settings.read_text()}\n[nonsense]\n")
+    place = ["--config", str(settings), "--data-dir", str(supervisor.data_dir)]
+    done = CliRunner(env={"POOL_SOCKET": None}).invoke(cli.main, ["logs", "--supervisor", *place])
+    assert (done.exit_code, "ready socket=" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize("columns", [60, 120])
