@@ -158,6 +158,15 @@ def require_loopback(host: str, text: str) -> None:
 
 
 def url_of(address: tuple[Any, ...]) -> str:
-    """What to type into a browser for a socket's address."""
+    """What to type into a browser on this machine for a socket's address."""
     host, port = address[:2]
+    if _is_wildcard(host):  # all addresses of the machine, and no host to ask for
+        host = "::1" if ":" in host else "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

@@ -287,6 +287,7 @@ def test_an_address_that_cannot_be_is_refused_with_one_that_can(text: str) -> No
 def test_an_address_is_told_as_a_browser_wants_it() -> None:
     assert parse_bind("[::1]:80") == ("::1", 80)
     assert [url_of(("::1", 80)), url_of(("127.0.0.1", 8765))] == ["http://[::1]:80", "http://127.0.0.1:8765"]
+    assert [url_of(("::", 80, 0, 0)), url_of(("0.0.0.0", 80))] == ["http://[::1]:80", "http://127.0.0.1:80"]
 
 
 def test_other_machines_are_let_in_only_where_a_token_was_chosen_for_it() -> None:
