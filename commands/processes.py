@@ -17,7 +17,7 @@ from commands.options import (
     with_client,
 )
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
-from errors import PoolError, UsageError
+from errors import PoolError, PoolSaturated, UsageError, WorkerExited
 from wire.messages import omit_none
 from wire.terminal import clean, clean_stream
 
@@ -176,7 +176,7 @@ def _running_processes(client: ControlClient) -> list[Record]:
     for session in sessions:
         try:
             found += [each for each in _processes_of(client, session) if each["state"] == "running"]
-        except UsageError:
+        except (UsageError, PoolSaturated, WorkerExited):  # its session is gone, or its worker is
             continue
     return found
 

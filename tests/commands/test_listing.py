@@ -4,6 +4,7 @@ import pytest
 
 from commands.listing import SortKey, sort_records
 from commands.workers import WORKER_STATES
+from errors import NoWorker, PoolError, UsageError, WorkerExited
 from pool.transitions import WorkerState
 from tests.commands.documents import AGENTS, DOCUMENT, JOB, SESSION_VIEWS, worker
 from tests.commands.fake_pool import Bench
@@ -44,6 +45,16 @@ def test_a_listing_shows_what_is_asked_for_in_the_order_that_is_asked_for(
     }
     result = bench.run(*words.split())
     assert (result.exit_code, result.stdout.splitlines()) == (0, names), result.output
+
+
+@pytest.mark.parametrize("error", [UsageError, NoWorker, WorkerExited])
+def test_a_worker_that_ends_while_its_commands_are_asked_for_has_none(bench: Bench, error: type[PoolError]) -> None:
+    bench.pool.fixed = {
+        "workers.list": [worker("w1", session="ada", background=1)],
+        "process": error("the worker is gone"),
+    }
+    result = bench.run("processes", "-q")
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
 
 
 def test_the_json_of_a_filtered_listing_has_the_same_records_as_they_came(bench: Bench) -> None:
