@@ -99,20 +99,27 @@ class _Manager(NamedTuple):
             said = clean((done.stderr or done.stdout).strip()) or f"code {done.returncode}"
             raise PoolError(f"`{' '.join([*self.control, *words])}` failed: {said}")
 
-    def start(self, name: str) -> None:
-        """Start it now and at each boot or login."""
-        if self.is_launchd:
-            self.run("bootstrap", self._domain, str(self.path(name)))
-        else:
+    def start(self, name: str, *, is_changed: bool) -> None:
+        """Start it now and at each boot or login; one that runs goes on, but for launchd where it ``is_changed``."""
+        if not self.is_launchd:
             self.run("daemon-reload")
             self.run("enable", "--now", f"{name}.service")
+            return
+        if is_changed:
+            self.stop(name)  # launchd reads a definition only when it loads it
+        if not self._is_loaded(name):
+            self.run("bootstrap", self._domain, str(self.path(name)))
 
     def stop(self, name: str) -> None:
         """Stop it now, and start it no more."""
-        if self.is_launchd:
-            self.run("bootout", f"{self._domain}/{name}")
-        else:
+        if not self.is_launchd:
             self.run("disable", "--now", f"{name}.service")
+        elif self._is_loaded(name):
+            self.run("bootout", f"{self._domain}/{name}")
+
+    def _is_loaded(self, name: str) -> bool:
+        """Whether launchd knows it: one that could not be loaded, or was unloaded by hand, it does not."""
+        return _ask([*self.control, "print", f"{self._domain}/{name}"]).returncode == 0
 
     @property
     def _domain(self) -> str:
@@ -215,15 +222,13 @@ def _write(manager: _Manager, spec: ServiceSpec, text: str, plan: str) -> None:
         path = manager.path(spec.name)
         replace_file(path, text.encode())
         path.chmod(0o644)
-    if plan == "updated" and not manager.is_launchd:
-        manager.run("daemon-reload")
-    if plan == "new" or not manager.is_launchd:
-        manager.start(spec.name)
+    manager.start(spec.name, is_changed=plan == "updated")
 
 
 def _say(manager: _Manager, spec: ServiceSpec, plan: str) -> None:
-    path, words = clean(manager.path(spec.name)), {"new": "is installed and runs", "unchanged": "is unchanged"}
-    click.echo(f"the service {spec.name} {words.get(plan, 'is updated; `pool restart` makes it hold')} ({path})")
+    holds = "was started with that again" if manager.is_launchd else "`pool restart` makes it hold"
+    words = {"new": "is installed and runs", "unchanged": "is unchanged", "updated": f"is updated; {holds}"}
+    click.echo(f"the service {spec.name} {words[plan]} ({clean(manager.path(spec.name))})")
     if not (manager.is_launchd or spec.is_system):
         user = pwd.getpwuid(os.getuid()).pw_name
         if not (_LINGERING / user).exists():
@@ -268,17 +273,17 @@ def status(ctx: click.Context, *, is_system: bool) -> None:
 def _state(manager: _Manager, name: str) -> str:
     """In one phrase that begins with ``active`` where it runs."""
     if manager.is_launchd:
-        done = _ask([*manager.control, "list", name])
+        done = _ask([*manager.control, "list", name]).stdout
         return "active" if '"PID"' in done else "not running"
     shown = _ask([*manager.control, "show", f"{name}.service", "--property=ActiveState,SubState,MainPID,UnitFileState"])
-    facts = dict(line.partition("=")[::2] for line in shown.splitlines())
+    facts = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
     more = f", pid {facts['MainPID']}" if facts.get("MainPID", "0") != "0" else ""
     enabled = facts.get("UnitFileState") or "-"
     return f"{facts.get('ActiveState', 'unknown')} ({facts.get('SubState', '-')}{more}), {enabled}"
 
 
-def _ask(command: Sequence[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def _refuse_unknown(manager: _Manager, name: str) -> NoReturn:

@@ -140,11 +140,47 @@ def test_a_service_is_installed_left_alone_updated_and_removed(machine: Machine)
     listed = machine.pool("status")
     assert (listed.exit_code, listed.stdout[:18]) == (0, "agent-pool: active")
     machine.asked()
+    assert "is unchanged" in machine.pool("install", *place, "--max", "7").stdout
+    assert machine.asked() == ["--user daemon-reload", "--user enable --now agent-pool.service"]
     assert machine.pool("uninstall").exit_code == 0
     assert machine.asked() == ["--user disable --now agent-pool.service", "--user daemon-reload"]
     assert not machine.unit.exists()
     assert machine.pool("status").exit_code == 3
     assert machine.pool("uninstall").exit_code == 2
+
+
+_LAUNCHCTL = """#!/bin/sh
+echo "$1" >>{asked}
+case "$1" in
+    print) test -e {loaded} ;;
+    bootstrap) test ! -e {loaded} && test -z "$FAKE_CODE" && : >{loaded} ;;
+    bootout) rm {loaded} ;;
+esac
+"""
+
+
+def test_launchd_loads_a_changed_definition_again_and_one_that_it_could_not_load(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, loaded = machine.place, machine.place / "loaded"
+    program = place / "bin" / "launchctl"
+    program.write_text(_LAUNCHCTL.format(asked=place / "asked", loaded=loaded))
+    program.chmod(0o755)
+    monkeypatch.setenv("HOME", str(place))
+    monkeypatch.setattr("sys.platform", "darwin")
+    install = ("install", "--data-dir", str(place / "data"))
+    monkeypatch.setenv("FAKE_CODE", "5")
+    assert machine.pool(*install).exit_code == 1
+    monkeypatch.delenv("FAKE_CODE")
+    assert machine.pool(*install).exit_code == 0
+    machine.asked()
+    assert "is unchanged" in machine.pool(*install).stdout
+    assert machine.asked() == ["print"]
+    assert "was started with that again" in machine.pool(*install, "--max", "7").stdout
+    assert machine.asked() == ["print", "bootout", "print", "bootstrap"]
+    loaded.unlink()  # by hand
+    assert machine.pool("uninstall").exit_code == 0
+    assert not list((place / "Library" / "LaunchAgents").iterdir())
 
 
 def test_a_manager_that_refuses_is_quoted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
