@@ -12,6 +12,16 @@ _CONTINUES_LIST = re.compile(r"\s*$|[ \t]{2,}|" + _ITEM.pattern)
 """A list goes on over blank lines for as long as what follows is indented, or another item."""
 
 
+def cut_long_line(line: str) -> list[str]:
+    """The parts of a line that has not ended; all but the last are long enough to be printed."""
+    parts = []
+    while len(line) > MAX_BLOCK_CHARS:
+        cut = line.rfind(" ", 0, MAX_BLOCK_CHARS) + 1 or MAX_BLOCK_CHARS
+        parts.append(line[:cut])
+        line = line[cut:]
+    return [*parts, line]
+
+
 class MarkdownBlocks:
     """The text of one answer. ``rest`` is what has come and is not complete."""
 
@@ -31,11 +41,10 @@ class MarkdownBlocks:
 
     def feed(self, text: str) -> list[str]:
         """The blocks that this piece completes."""
-        *full, self._partial = (self._partial + text).split("\n")
+        *full, partial = (self._partial + text).split("\n")
         blocks = [block for line in full for block in self._add(f"{line}\n")]
-        if len(self._partial) > MAX_BLOCK_CHARS:
-            cut = self._partial.rfind(" ", 0, MAX_BLOCK_CHARS) + 1 or MAX_BLOCK_CHARS
-            line, self._partial = self._partial[:cut], self._partial[cut:]
+        *long, self._partial = cut_long_line(partial)
+        for line in long:
             blocks += [*self._add(line), *self._end()]
         return blocks
 

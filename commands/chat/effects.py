@@ -42,7 +42,11 @@ class Request(msgspec.Struct, frozen=True):
     params: dict[str, Any]
     is_ordered: bool = False
     subject: str = ""
-    """What it is about: the text of a message, the id of a call."""
+    """The id of the call that it is about."""
+    typed: str = ""
+    """What was typed for it, to be given back where it cannot be sent."""
+    known: int = 0
+    """How many changes of the session's state were known when its state was asked for."""
 
 
 class GiveBack(msgspec.Struct, frozen=True):

@@ -39,9 +39,14 @@ class ChatKeys:
             keys.add(key, filter=is_asked & is_empty)(self._answer)
 
     def _enter(self, event: KeyPressEvent) -> None:
+        """A text with pastes is not remembered: their words would mean nothing, or another text, in a later chat."""
         buffer = event.current_buffer
         text = buffer.text
-        buffer.append_to_history()
+        if word := self._pastes.missing(text):
+            self._do(self._machine.notice(f"the text of {word} is not kept any more; delete that, and paste it again"))
+            return
+        if not self._pastes.words(text):
+            buffer.append_to_history()
         buffer.reset()
         self._do(self._machine.submit(self._pastes.expand(text), text))
 

@@ -23,6 +23,7 @@ HELP = {
     "/leave": "/leave - leave; the session stays (Ctrl-D)",
 }
 """The chat's own commands; all others are the supervisor's."""
+_STATE_EVENTS = frozenset({"run:start", "done", "state_changed", "permission_required", "permission_decided"})
 
 
 class ChatMachine:
@@ -55,6 +56,10 @@ class ChatMachine:
         self._open_at: float | None = None
         self._said_error = ""
         self._is_open = False
+        self._changes = 0
+        """How often events have said something of the session's state."""
+        self._looks = 0
+        """Requests for that state which have no answer yet."""
 
     # --- what is typed ---
 
@@ -65,27 +70,27 @@ class ChatMachine:
             return []
         echo: list[Effect] = [*self.transcript.end_text(), Line(f"> {shown}", "bold", is_whole=True)]
         if self.transcript.questions.current and not text.lstrip().startswith("/"):
-            return [*echo, *self.transcript.questions.answer(text)]
-        return [*echo, *self._command_or_message(text)]
+            return [*echo, *self.transcript.questions.answer(text, shown)]
+        return [*echo, *self._command_or_message(text, shown)]
 
-    def _command_or_message(self, text: str) -> list[Effect]:
+    def _command_or_message(self, text: str, shown: str) -> list[Effect]:
         match text.split():
             case ["/help"]:
-                return [*map(Line, HELP.values()), *self._send(text)]
+                return [*map(Line, HELP.values()), *self._send(text, shown)]
             case ["/show"]:
                 return self.transcript.calls.show()
             case ["/show", number] if number.isdecimal():
                 return self.transcript.calls.show(int(number))
             case ["/leave"]:
                 return self.leave()
-        return self._send(text)
+        return self._send(text, shown)
 
-    def _send(self, text: str) -> list[Effect]:
+    def _send(self, text: str, shown: str) -> list[Effect]:
         run = uuid.uuid4().hex
         queue = QueueMode.STEER.value if self.transcript.running else None
         params = omit_none(session=self.session, text=text, run=run, queue=queue, **self._options)
         self.transcript.mine[run] = None
-        return [Request("send", "agent", params, is_ordered=True, subject=text)]
+        return [Request("send", "agent", params, is_ordered=True, typed=shown)]
 
     def interrupt(self, now: float) -> list[Effect]:
         """Ctrl-C: the turn that this chat began is aborted; a second one leaves."""
@@ -125,18 +130,21 @@ class ChatMachine:
             requests.append(self._look("open"))
         if self._look_at is not None and now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
-            requests.append(self._look("look"))
+            requests += self._look_once()
         return requests
 
     # --- the supervisor ---
 
     def events(self, events: Iterable[EventEnvelope]) -> list[Effect]:
         """What happened in the session, in its order."""
-        effects = [effect for event in events for effect in self.transcript.event(event)]
+        effects: list[Effect] = []
+        for event in events:
+            self._changes += event.type in _STATE_EVENTS
+            effects += self.transcript.event(event)
         if self.transcript.running or not self.transcript.mine:
             self.waits_for, self._look_at = "", None
         if self.transcript.running and not self.agent:
-            effects.append(self._look("look"))
+            effects += self._look_once()
         return effects
 
     def connection(self, *, is_there: bool) -> list[Effect]:
@@ -149,10 +157,18 @@ class ChatMachine:
         return [*self.transcript.end_text(), Line(f"! {text}", "warn", is_whole=True)]
 
     def _look(self, purpose: str) -> Request:
-        return Request(purpose, "sessions.get", {"session": self.session})
+        self._looks += 1
+        return Request(purpose, "sessions.get", {"session": self.session}, known=self._changes)
+
+    def _look_once(self) -> list[Effect]:
+        return [] if self._looks else [self._look("look")]
+
+    def _note_end(self, request: Request) -> None:
+        self._looks -= request.method == "sessions.get"
 
     def answered(self, request: Request, result: Any, now: float) -> list[Effect]:
         """The result of a request."""
+        self._note_end(request)
         match request.purpose:
             case "send" if request.params["run"] in self.transcript.mine and not self.transcript.running:
                 self._look_at = now + SLOW_START_SECONDS
@@ -160,7 +176,7 @@ class ChatMachine:
                 self._read_state(result)
             case "open":
                 self._read_state(result)
-                return self._opened(result)
+                return self._opened(result, known=request.known)
             case "history":
                 return list(history_lines(result["messages"]))
             case "page":
@@ -169,17 +185,17 @@ class ChatMachine:
 
     def failed(self, request: Request, error: PoolError, now: float) -> list[Effect]:
         """The error of a request."""
+        self._note_end(request)
         words: list[Effect] = [*self.transcript.end_text(), Line(error_line(error), "bad", is_whole=True)]
         match request.purpose:
             case "open" | "look" | "history":
                 return self._unread(request, error, words, now)
             case "send":
                 self.transcript.mine.pop(request.params["run"], None)
-                return [*words, GiveBack(request.subject)]
+                return [*words, GiveBack(request.typed)]
             case "decide":
                 self.transcript.questions.refused(request.subject)
-                note = request.params.get("note")
-                return [*words, *([GiveBack(note)] if note else [])]
+                return [*words, *([GiveBack(request.typed)] if request.typed else [])]
         return words
 
     def _unread(self, request: Request, error: PoolError, words: list[Effect], now: float) -> list[Effect]:
@@ -200,9 +216,14 @@ class ChatMachine:
         self.waits_for = (view["waits_for"] or "") if self._look_at is not None else ""
         self.place = view.get("place")
 
-    def _opened(self, view: Any) -> list[Effect]:
-        asked = self.transcript.questions.found(view["pending_permissions"])
-        self.transcript.running = view["last_run"] if view["state"] != "READY" else None
+    def _opened(self, view: Any, *, known: int) -> list[Effect]:
+        """Events come on a connection of their own: what is older than the last of them is asked for again."""
+        asked: list[Effect] = []
+        if known == self._changes:
+            asked += self.transcript.questions.found(view["pending_permissions"])
+            self.transcript.running = view["last_run"] if view["state"] != "READY" else None
+        else:
+            asked.append(self._look("open"))
         if self._is_open:
             return asked
         self._is_open = True

@@ -38,6 +38,8 @@ class ChatQuestions:
     def __init__(self, session: str) -> None:
         self._session = session
         self._open: dict[str, OpenQuestion] = {}
+        self._found: set[str] = set()
+        """Calls that waited when the chat began, until it is known what each would do."""
 
     @property
     def current(self) -> OpenQuestion | None:
@@ -61,25 +63,28 @@ class ChatQuestions:
 
     def found(self, pending: Iterable[dict[str, Any]]) -> list[Effect]:
         """Calls that waited when the chat began; what each would do is asked for."""
-        unknown = [call for call in pending if call["id"] not in self._open]
-        return [self._look(call["id"]) for call in unknown]
+        unknown = [call["id"] for call in pending if call["id"] not in self._open]
+        self._found.update(unknown)
+        return [self._look(call_id) for call_id in unknown]
 
     def page_came(self, call_id: str, answer: Any) -> list[Effect]:
-        """A page of a call, from ``approvals.show``."""
+        """A page of a call, from ``approvals.show``; nothing of one that was closed meanwhile."""
         page = msgspec.convert(answer["page"], CallPage)
         question = self._open.get(call_id)
         if question is None:
-            return self._ask({"call": answer["call"]}, page)
+            return self._ask({"call": answer["call"]}, page) if call_id in self._found else []
         question.page, question.seen = page, page.seen
         return [CallText(page), *_hidden(page)]
 
     def decided(self, call_id: str) -> None:
         """It is closed, by any front end, or by the end of its turn."""
         self._open.pop(call_id, None)
+        self._found.discard(call_id)
 
     def close_all(self) -> None:
         """The turn has ended, and its questions with it."""
         self._open.clear()
+        self._found.clear()
 
     def key(self, key: str) -> list[Effect]:
         """A key was pressed while a question is open: y, n, a or v; nothing for one that does not apply."""
@@ -97,14 +102,17 @@ class ChatQuestions:
                 return [self._look(question.call_id, question.page.end)]
         return []
 
-    def answer(self, text: str) -> list[Effect]:
-        """A line was entered while a question is open: one of its keys, or what to do instead, which denies it."""
+    def answer(self, text: str, shown: str) -> list[Effect]:
+        """A line was entered while a question is open: one of its keys, or what to do instead, which denies it.
+
+        ``shown``: as it was typed.
+        """
         question = self.current
         if question is None:
             return []
         key = _WORDS.get(text.strip().lower())
         if key is None:
-            return self._decide(question, "deny", note=text)
+            return self._decide(question, "deny", shown, note=text)
         return self.key(key) or [Line(self.keys, "warn", is_whole=True)]
 
     def refused(self, call_id: str) -> None:
@@ -115,7 +123,8 @@ class ChatQuestions:
 
     def _ask(self, data: dict[str, Any], page: CallPage) -> list[Effect]:
         call_id = str(data["call"]["id"])
-        self._open[call_id] = OpenQuestion(call_id, page, _options(data.get("options")))
+        self._found.discard(call_id)
+        self._open[call_id] = OpenQuestion(call_id, page, _options(data))
         words = question_text(data) if data.get("shown") else call_text(data) + reason_text(data)
         return [Line(f"? may it call {words}", "warn", is_whole=True), CallText(page), *_hidden(page)]
 
@@ -123,11 +132,11 @@ class ChatQuestions:
         params = omit_none(call_id=call_id, session=self._session, offset=offset or None)
         return Request("page", "approvals.show", params, subject=call_id)
 
-    def _decide(self, question: OpenQuestion, decision: str, **more: str | None) -> list[Effect]:
+    def _decide(self, question: OpenQuestion, decision: str, typed: str = "", **more: str | None) -> list[Effect]:
         question.is_sent = True
         seen = question.seen if decision == "allow" else None
         params = omit_none(call_id=question.call_id, session=self._session, decision=decision, seen=seen, **more)
-        return [Request("decide", "decide", params, subject=question.call_id)]
+        return [Request("decide", "decide", params, subject=question.call_id, typed=typed)]
 
 
 def _hidden(page: CallPage) -> list[Effect]:
@@ -135,7 +144,9 @@ def _hidden(page: CallPage) -> list[Effect]:
     return [Line(f"… {words}", "warn")] if words else []
 
 
-def _options(options: Any) -> list[PermissionOption]:
+def _options(data: dict[str, Any]) -> list[PermissionOption]:
+    """The agent's own answers: an event has them beside the call, a listed call has them in it."""
+    options = data.get("options") or data["call"].get("options")
     try:
         return msgspec.convert(options or [], list[PermissionOption])
     except msgspec.ValidationError:

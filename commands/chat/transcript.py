@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from commands.chat.blocks import MarkdownBlocks
+from commands.chat.blocks import MarkdownBlocks, cut_long_line
 from commands.chat.calls import ChatCalls
 from commands.chat.effects import Effect, Line, Markdown
 from commands.chat.questions import ChatQuestions
@@ -90,8 +90,9 @@ class ChatTranscript:
         return [*ended, *map(Markdown, self._blocks.feed(text))]
 
     def _reason(self, text: str) -> list[Effect]:
-        *full, self._thinking = (self._thinking + text).split("\n")
-        return [Line(f"  {line}", "dim", is_whole=True) for line in full]
+        *full, partial = (self._thinking + text).split("\n")
+        *long, self._thinking = cut_long_line(partial)
+        return [Line(f"  {line}", "dim", is_whole=True) for line in [*full, *long]]
 
     def _end_thinking(self) -> list[Effect]:
         text, self._thinking = self._thinking, ""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from commands.chat.blocks import MAX_BLOCK_CHARS
 from commands.chat.effects import CallText, Effect, GiveBack, Leave, Line, Markdown, Request
 from commands.chat.machine import LEAVE_SECONDS, LOOK_SECONDS, SLOW_START_SECONDS, ChatMachine
 from commands.chat.markdown import render_markdown
@@ -159,6 +160,17 @@ def test_a_question_is_answered_with_one_key_once(chat: Chat) -> None:
     assert chat.requests[-1].method == "agent"
 
 
+def test_what_cannot_be_sent_is_given_back_as_it_was_typed(chat: Chat) -> None:
+    chat.happens("permission_required", chat.say("list"), call=CALL, shown=SHOWN)
+    for decided in (False, True):
+        chat.take(chat.machine.submit("a long text", "[paste 1]"))
+        assert "a long text" in chat.requests[-1].params.values()
+        chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("gone"), 1.0))
+        assert chat.others[-1] == GiveBack("[paste 1]")
+        if not decided:
+            chat.happens("permission_decided", call_id="c1", decision="deny")
+
+
 def test_a_long_call_is_allowed_only_once_all_of_it_was_shown(chat: Chat) -> None:
     run = chat.say("write")
     chat.happens("permission_required", run, call=CALL, shown={**SHOWN, "hidden": 9, "hidden_lines": 2})
@@ -181,6 +193,12 @@ def test_the_answer_for_ever_is_the_agents_own(chat: Chat) -> None:
     chat.happens("permission_required", run, call=CALL, shown=SHOWN, options=options)
     chat.take(chat.machine.transcript.questions.key("a"))
     assert chat.asked[-1][1]["option_id"] == "ever"
+    found = chat.machine.transcript.questions.found([{"id": "c2"}])
+    chat.take(found)
+    listed = {**CALL, "id": "c2", "options": options}
+    chat.take(chat.machine.answered(chat.requests[-1], {"call": listed, "page": SHOWN}, 1.0))
+    chat.take(chat.machine.transcript.questions.key("a"))
+    assert (chat.asked[-1][1]["call_id"], chat.asked[-1][1]["option_id"]) == ("c2", "ever")
 
 
 def test_a_call_is_one_line_and_unfolds(chat: Chat) -> None:
@@ -242,6 +260,31 @@ def test_a_chat_begins_with_what_was_said_and_with_what_is_asked(chat: Chat) -> 
     assert [method for method, _ in chat.asked][3:] == ["sessions.get"]
 
 
+def test_a_state_that_is_older_than_an_event_is_asked_for_again(chat: Chat) -> None:
+    chat.take(chat.machine.connection(is_there=True))
+    view = {"agent": "main", "model": None, "waits_for": None, "state": "PAUSED", "last_run": "r1"}
+    chat.happens("done", "r1", reason="completed")
+    chat.happens("state_changed", to="READY")
+    chat.take(chat.machine.answered(chat.requests[0], {**view, "pending_permissions": [CALL]}, 1.0))
+    assert not chat.machine.is_busy
+    assert [method for method, _ in chat.asked] == ["sessions.get", "sessions.history", "sessions.get"]
+    chat.take(chat.machine.answered(chat.requests[2], {**view, "pending_permissions": [CALL]}, 1.0))
+    chat.happens("permission_decided", call_id="c1", decision="allow")
+    chat.take(chat.machine.answered(chat.requests[-1], {"call": CALL, "page": SHOWN}, 1.0))
+    assert chat.machine.transcript.questions.current is None
+
+
+def test_an_agent_that_is_not_known_is_asked_for_once_at_a_time() -> None:
+    chat = Chat()
+    run = chat.say("hello")
+    for _ in range(3):
+        chat.happens("tool:running", run, call=CALL)
+    assert [method for method, _ in chat.asked] == ["agent", "sessions.get"]
+    chat.take(chat.machine.failed(chat.requests[-1], RequestTimeout("no answer in time"), 1.0))
+    chat.happens("tool:running", run, call=CALL)
+    assert [method for method, _ in chat.asked] == ["agent", "sessions.get", "sessions.get"]
+
+
 def test_a_session_that_cannot_be_read_is_tried_again_and_the_error_said_once(chat: Chat) -> None:
     chat.take(chat.machine.connection(is_there=True))
     for at in (10.0, 20.0):
@@ -296,6 +339,10 @@ def test_reasoning_is_shown_where_it_is_asked_for() -> None:
         chat.happens("think_chunk", run, delta="hm\nso")
         chat.happens("text_chunk", run, delta="because")
         assert chat.printed == ["> why", *shown]
+        for _ in range(3):
+            chat.happens("think_chunk", run, delta="x" * MAX_BLOCK_CHARS)
+        assert len(chat.machine.transcript.partial_answer) <= MAX_BLOCK_CHARS
+        assert len(chat.printed) == 1 + len(shown) + (2 if thinking else 0)
 
 
 def test_a_line_is_broken_between_words_cut_before_its_end_or_left_to_be_copied() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.chat.blocks import MAX_BLOCK_CHARS, MAX_FENCED_LINES, MarkdownBlocks
-from commands.chat.pastes import MAX_KEPT, Pastes
+from commands.chat.pastes import MAX_KEPT_CHARS, Pastes
 
 LINES = ("# a", "text", "", " ", "- one", "  more", "1. two", "```py", "```", "~~~", "    x", "| a |", "`b`")
 TEXTS = st.lists(st.sampled_from(LINES), max_size=30).map("\n".join)
@@ -57,6 +57,7 @@ def test_a_long_paste_is_a_word_in_the_input_and_the_text_in_the_message() -> No
     tricky = pastes.shorten(words)
     assert long == "[paste 1: 1 lines, 5,000 characters]"
     assert pastes.expand(f"see {long} and {tricky}") == f"see {'x' * 5_000} and {words}"
-    for _ in range(MAX_KEPT):
-        pastes.shorten("y" * 5_000)
-    assert pastes.expand(long) == long
+    assert (pastes.words(f"see {long} [paste]"), pastes.missing(f"see {long}")) == ([long], None)
+    last = pastes.shorten("y" * MAX_KEPT_CHARS)
+    assert (pastes.missing(long), pastes.missing(last)) == (long, None)
+    assert pastes.expand(last) == "y" * MAX_KEPT_CHARS

@@ -39,6 +39,10 @@ def test_one_talks_approves_loses_the_supervisor_goes_on_and_leaves(short_dir: P
             chat.read_until_shown("the supervisor is back", "idle · ada")
             chat.paste("\n".join(f"line {number}" for number in range(50_000)))
             chat.read_until_shown("[paste 1: 50,000 lines")
+            chat.press("\r")
+            chat.read_until_shown("(turn 3")
+            chat.press("[paste 9: 1 lines, 1 characters]\r")  # of an earlier chat
+            chat.read_until_shown("is not kept any more")
             chat.press("\x03")  # Ctrl-C clears the input
             chat.press("HANG\r")
             chat.read_until_shown("working · ada")
@@ -49,7 +53,8 @@ def test_one_talks_approves_loses_the_supervisor_goes_on_and_leaves(short_dir: P
             assert chat.process.wait(90) == 0
             with second.connect() as client:
                 assert client.call("sessions.get", {"session": "ada"})["state"] == "READY"
-    assert (short_dir / "state" / "pool" / "chat-history").stat().st_mode & 0o777 == 0o600
+    history = short_dir / "state" / "pool" / "chat-history"
+    assert (history.stat().st_mode & 0o777, "[paste" in history.read_text()) == (0o600, False)
 
 
 def test_a_chat_shows_its_prompt_without_what_only_an_answer_needs(short_dir: Path) -> None:
