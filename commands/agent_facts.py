@@ -48,13 +48,13 @@ class AgentListing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_agents(
-    settings: ProfilesSettings, inherited: Mapping[str, str], told: Sequence[Mapping[str, Any]] | None
+    settings: ProfilesSettings, inherited: Mapping[str, str], reported: Sequence[Mapping[str, Any]] | None
 ) -> list[AgentListing]:
-    """All definitions, with what a running supervisor knows of them (None: there is none).
+    """All definitions, with what a running supervisor knows of them (``reported``; None: none answers).
 
     ``inherited``: the variables that workers get of the environment.
     """
-    known = None if told is None else {agent["name"]: agent.get("seen") or {} for agent in told}
+    known = None if reported is None else {agent["name"]: agent.get("seen") or {} for agent in reported}
     return [_listing(settings, name, inherited, known) for name in settings.agent_names()]
 
 

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -74,8 +74,8 @@ def _show_agents(
 
     settings = load_with_flags(config, data_dir)
     inherited = {name: os.environ[name] for name in settings.rpc.env_passthrough if name in os.environ}
-    told = _ask_supervisor(socket, config, data_dir)
-    found = list_agents(settings, inherited, told)
+    known = _ask_supervisor(socket, config, data_dir)
+    found = list_agents(settings, inherited, known.agents)
     if only is not None:
         named = [agent for agent in found if agent.name == only]
         if not named:
@@ -90,21 +90,28 @@ def _show_agents(
         from commands.output import open_console
 
         console = open_console()
-        view = agents_view(found, console.width, supervised=told is not None, place=connection_flags())
+        view = agents_view(found, console.width, note=known.note, place=connection_flags())
         console.print(view, crop=False)
 
 
-def _ask_supervisor(socket: str | None, config: str | None, data_dir: str | None) -> list[dict[str, Any]] | None:
-    """What the running supervisor knows of its agents; None where there is none."""
+class _KnownAgents(NamedTuple):
+    """What the running supervisor knows of its agents; None, and a ``note`` why, where none answers."""
+
+    agents: list[dict[str, Any]] | None
+    note: str = ""
+
+
+def _ask_supervisor(socket: str | None, config: str | None, data_dir: str | None) -> _KnownAgents:
     from doors.control.client import ControlClient
-    from errors import NoSupervisor
+    from errors import NoSupervisor, PoolClosed, RequestTimeout
 
     try:
         with ControlClient(find_socket(socket, config, data_dir)) as client:
-            told: list[dict[str, Any]] = client.call("agents.list")
+            return _KnownAgents(client.call("agents.list"))
     except NoSupervisor:
-        return None
-    return told
+        return _KnownAgents(None, "no supervisor runs: `pool doctor` starts each agent and says its version")
+    except (PoolClosed, RequestTimeout) as exc:  # it stops, or is suspended
+        return _KnownAgents(None, f"what the workers of the supervisor have shown is not known: {exc.message}")
 
 
 @agents.command("add", short_help="Write the definition of a known make.")

@@ -13,8 +13,8 @@ _LOGIN_STYLES = {"ok": "green", "found": "green", "wanted": "red", "none": "yell
 _RESUME_STYLES = {"yes": "green", "no": "yellow", "unknown": "dim"}
 
 
-def agents_view(agents: Sequence[AgentListing], width: int, *, supervised: bool, place: str = "") -> Group:
-    """One line a definition, then what is missing with the lines to type; these are never cut.
+def agents_view(agents: Sequence[AgentListing], width: int, *, note: str = "", place: str = "") -> Group:
+    """One line a definition, then what is missing with the lines to type; these are never cut; last the ``note``.
 
     ``place``: the options by which shown commands find the settings and the supervisor.
     """
@@ -32,8 +32,8 @@ def agents_view(agents: Sequence[AgentListing], width: int, *, supervised: bool,
     parts: list[RenderableType] = [make_table(columns, records, width, empty="no agents")]
     missing = [line for agent in agents for line in _missing_lines(agent, place)]
     parts += [Text(), *missing] if missing else []
-    if not supervised:
-        parts += [Text(), Text("no supervisor runs: `pool doctor` starts each agent and says its version", "dim")]
+    if note:
+        parts += [Text(), Text(clean(note), "dim")]
     return Group(*parts)
 
 

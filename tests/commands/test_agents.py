@@ -13,6 +13,7 @@ import cli
 from commands.agent_facts import AgentListing, list_agents
 from commands.agents_view import agents_view
 from commands.tables import explanation_table
+from errors import PoolClosed, PoolError, RequestTimeout
 from profiles import AgentSettings, ProfilesSettings
 from profiles.catalogue import MAKES
 from settings.load import load_settings
@@ -111,11 +112,11 @@ def test_a_listing_fits_the_terminal_and_the_lines_to_type_are_whole(width: int)
     found = listed(of_make("opencode"), {"PATH": "", "HOME": "/nowhere"})
     console = Console(width=width, record=True, no_color=True)
     with console.capture() as shown:
-        console.print(agents_view([found], width, supervised=False), crop=False)
+        console.print(agents_view([found], width, note="why it is not known"), crop=False)
     lines = shown.get().splitlines()
     assert max(map(len, lines[:2])) <= width
     assert "    npm install -g opencode-ai" in [line.rstrip() for line in lines]
-    assert "pool doctor" in shown.get()
+    assert lines[-1].rstrip() == "why it is not known"
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------
@@ -142,6 +143,15 @@ def test_a_running_supervisor_adds_what_its_workers_have_shown(bench: Bench, alo
     _main, fix, new = msgspec.json.decode(result.stdout)
     assert (fix["version"], fix["resume"], fix["login"], fix["missing"]) == ("1.0.0", "yes", "ok", [])
     assert [part["line"] for part in new["missing"]] == ["pool reload"]
+
+
+@pytest.mark.parametrize("error", [RequestTimeout("no answer in time"), PoolClosed("it is stopping")])
+def test_the_agents_are_listed_beside_a_supervisor_that_does_not_answer(
+    bench: Bench, alone: CliRunner, error: PoolError
+) -> None:
+    bench.pool.fixed["agents.list"] = error
+    result = alone.invoke(cli.main, ["agents", "--socket", str(bench.socket)])
+    assert (result.exit_code, f"is not known: {error.message}" in result.stdout) == (0, True), result.output
 
 
 @pytest.mark.parametrize("make", MAKES)
