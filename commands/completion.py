@@ -1,35 +1,40 @@
 """Completion of names: sessions, workers, agents, roles, jobs, calls, commands in the background, settings.
 
-A name that cannot be found out within half a second is not offered; nothing is ever printed.
+All questions together have half a second; what is known by then is offered, and nothing is ever printed.
 """
 
 import io
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from typing import Any
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, FishComplete, add_completion_class, split_arg_string
 
 _PATIENCE_SECONDS = 0.5
+_DEADLINE = "pool.completion.deadline"
+"""Where a command's context has it, on the monotonic clock."""
 _MOST_NAMES = 500
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _completer(find: Callable[[click.Context], Iterable[tuple[str, str]]]) -> Completer:
-    """Offers the names with their descriptions; none where the supervisor or the settings cannot be read."""
+    """Offers the names with their descriptions, as far as the supervisor or the settings can be read."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from errors import PoolError
         from wire.terminal import clean  # a shell reads an answer a line: a command must not bring its own
 
-        try:
-            with redirect_stderr(io.StringIO()):  # a warning would stand in the middle of the typed line
-                found = [(name, text) for name, text in find(ctx) if name.startswith(incomplete)]
-        except (PoolError, OSError):
-            return []
+        found = []
+        ctx.meta[_DEADLINE] = time.monotonic() + _PATIENCE_SECONDS
+        # A warning would stand in the middle of the typed line.
+        with suppress(PoolError, OSError), redirect_stderr(io.StringIO()):
+            for name, text in find(ctx):
+                if name.startswith(incomplete):
+                    found.append((name, text))
         return [CompletionItem(name, help=clean(text) if text else None) for name, text in found[:_MOST_NAMES]]
 
     return complete
@@ -41,7 +46,7 @@ def _ask(ctx: click.Context, method: str, params: Any = None) -> Any:
     from doors.control.client import ControlClient
 
     with ControlClient(find_socket(*(_given(ctx, name) for name in ("socket", "config", "data_dir")))) as client:
-        return client.call(method, params, timeout=_PATIENCE_SECONDS)
+        return client.call(method, params, timeout=max(0.0, ctx.meta[_DEADLINE] - time.monotonic()))
 
 
 def _given(ctx: click.Context, name: str) -> str | None:

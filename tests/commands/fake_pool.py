@@ -75,7 +75,7 @@ class FakePool:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.fixed: dict[str, Any] = {}
-        """What methods answer instead of the usual, an error included; ``approvals.show`` one after the other."""
+        """What methods answer instead of the usual, an error included; of an iterator the next each time."""
         self.waits: list[str] = []
         """Answers of ``agent.wait`` before the last one."""
         self.events: list[Any] = []
@@ -104,7 +104,8 @@ class FakePool:
         return self.answers(asked).get(method, {})
 
     def fixed_answer(self, method: str) -> Any:
-        answer = self.fixed[method].pop(0) if method == "approvals.show" else self.fixed[method]
+        fixed = self.fixed[method]
+        answer = next(fixed) if isinstance(fixed, Iterator) else fixed
         if isinstance(answer, PoolError):
             raise answer
         return answer

@@ -17,7 +17,7 @@ def test_pending_calls_are_listed_and_one_is_shown_page_by_page_with_the_command
     first = {"session": "ada", "call": QUESTION, "page": page("make\ncurl", hidden=5)}
     last = {"session": "ada", "call": QUESTION, "page": page("rm -rf", offset=9, seen="w0rd"), "is_partial": True}
     asked = {"session": "ada", "call": {**QUESTION, "input_preview": "make"}}
-    bench.pool.fixed = {"approvals.list": [asked], "approvals.show": [first, last] * 2}
+    bench.pool.fixed = {"approvals.list": [asked], "approvals.show": iter([first, last] * 2)}
     listed = bench.run("approvals").stdout.splitlines()
     assert listed == ["asks  ada: exec make (a rule)", "      pool approve -s ada c1"]
     assert bench.json("approvals", "list") == [asked]
@@ -38,7 +38,7 @@ def test_a_session_is_shown_with_what_it_asks_in_full(bench: Bench) -> None:
     page = {"parts": [{"name": "command", "text": "make"}]}
     pending = {**SESSION, "pending_permissions": [QUESTION] * 12}
     shown = {"session": "ada", "call": QUESTION, "page": page}
-    bench.pool.fixed = {"sessions.get": pending, "approvals.show": [shown] + [Conflict("it was decided")] * 9}
+    bench.pool.fixed = {"sessions.get": pending, "approvals.show": iter([shown] + [Conflict("it was decided")] * 9)}
     lines = bench.run("sessions", "show", "ada").stdout.splitlines()
     first = lines.index("asks  exec (a rule)")
     assert "make" in "".join(lines[first + 1 : first + 3])

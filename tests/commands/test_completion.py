@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem, FishComplete
 
 import cli
 from commands.completion import ColonBashComplete, WholeFishComplete
+from errors import RequestTimeout
 from tests.commands.documents import DOCUMENT, JOBS, SESSION_VIEWS, worker
 from tests.commands.fake_pool import Bench
 from tests.commands.terminal import on_a_terminal
@@ -61,6 +62,13 @@ def test_names_are_offered_with_what_they_stand_for(known: Bench, words: str, na
     found = offered(words)
     assert list(found) == list(names)
     assert words.startswith("pool config") or found == names
+
+
+def test_what_is_known_when_a_worker_does_not_answer_is_offered(known: Bench) -> None:
+    known.pool.fixed["workers.list"] = [worker(name, session=name, background=1) for name in ("w1", "w2")]
+    listed = known.pool.fixed["process"]
+    known.pool.fixed["process"] = iter([listed, RequestTimeout("no answer in time")])
+    assert list(offered("pool processes kill ")) == ["calm-fox"]
 
 
 def test_descriptions_of_commands_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
