@@ -20,7 +20,7 @@ from commands.following import EventFollower
 from commands.top_controls import TopControls, Wish
 from commands.top_session import SessionLines
 from commands.top_view import TopModel, draw
-from doors.control.client import ControlClient, read_envelopes
+from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient, read_envelopes
 from errors import NoSupervisor, PoolError, UsageError
 from wire.terminal import can_style, wants_styles
 
@@ -90,13 +90,15 @@ def run_top(client: ControlClient, *, place: str = "", env: Mapping[str, str] = 
     picture, lock = TopModel(), threading.Lock()
     status = client.call("status")
     picture.update_status(status)
-    _follow(client, TopEventsView(picture, lock), since=max(0, status["gateway"]["events"]["head"] - _BACKLOG_EVENTS))
+    follow_events(
+        client, TopEventsView(picture, lock), since=max(0, status["gateway"]["events"]["head"] - _BACKLOG_EVENTS)
+    )
     console = Console(highlight=False)
     with cbreak_mode(sys.stdin.fileno()), Live(console=console, auto_refresh=False, screen=True) as live:
         _Loop(client, picture, lock, live, is_coloured=wants_styles(env), place=place).run()
 
 
-def _follow(client: ControlClient, feed: TopEventsView, *, since: int) -> None:
+def follow_events(client: ControlClient, feed: TopEventsView, *, since: int) -> None:
     """In a thread that ends with the process, on a connection of its own."""
     connect = partial(ControlClient, client.path)
     source = connect()
@@ -106,8 +108,10 @@ def _follow(client: ControlClient, feed: TopEventsView, *, since: int) -> None:
         try:
             with source:
                 follower.follow_with_reconnect(source, connect)
-        except PoolError as exc:  # a traceback would be written over the screen
+        except PoolError as exc:
             feed.show_end(exc)
+        except Exception as exc:  # noqa: BLE001 - a traceback would be written over the screen
+            feed.show_end(PoolError(f"a defect ended the events: {type(exc).__name__}: {exc}"))
 
     threading.Thread(target=follow, name="events", daemon=True).start()
 
@@ -175,7 +179,8 @@ class _Loop:
             seq = self._model.last_seqs.get(wish.params.get("session", ""), 0)
         try:
             self._client = self._client or ControlClient(self._path)
-            answer = self._client.call(wish.method, wish.params)
+            patience = {"timeout": SLOW_ANSWER_SECONDS} if wish.method == "decide" else {}
+            answer = self._client.call(wish.method, wish.params, **patience)
         except PoolError as exc:
             self._controls.message, answer = exc.message, None
             if isinstance(exc, NoSupervisor):

@@ -1,6 +1,7 @@
 """What ``pool top`` knows and draws: series, last lines, states, and a screen that fits every terminal."""
 
 import json
+import threading
 from typing import Any
 
 import hypothesis.strategies as st
@@ -9,10 +10,14 @@ import pytest
 from hypothesis import given
 from rich.console import Console
 
+from commands.top import TopEventsView, follow_events
 from commands.top_controls import TopControls
 from commands.top_session import SessionLines
 from commands.top_view import LEAST_COLUMNS, LEAST_LINES, TopModel, draw
+from doors.control.client import ControlClient
+from errors import PoolError
 from tests.commands.documents import DOCUMENT, session, waiter, worker
+from tests.commands.fake_pool import Bench, envelope
 from wire.events import EventChannel
 from wire.messages import EventEnvelope
 from wire.sparkline import TimeSeries, sparkline
@@ -212,3 +217,17 @@ def test_an_opened_session_is_read_again_after_an_event_and_rendered_once_for_a_
     assert [line.plain for line in opened.lines(80)] == ["user", "first"]
     opened.update({"messages": [{"role": "user", "content": "second"}]}, 3)
     assert [line.plain for line in opened.lines(80)] == ["user", "second"]
+
+
+def test_events_that_cannot_be_read_end_with_a_word_on_the_screen(bench: Bench) -> None:
+    class View(TopEventsView):
+        def show_end(self, error: PoolError) -> None:
+            super().show_end(error)
+            ended.set()
+
+    ended, picture = threading.Event(), TopModel()
+    bench.pool.events = [{**envelope(1, "done"), "session": 7}]
+    with ControlClient(bench.socket) as client:
+        follow_events(client, View(picture, threading.Lock()), since=0)
+        assert ended.wait(60)
+    assert str(picture.events_error).startswith("a defect ended the events: ")
