@@ -12,6 +12,10 @@ export class ApiError extends Error {
   }
 }
 
+function unreachable({ name }) {
+  return new ApiError(0, "unreachable", name === "TimeoutError" ? "the supervisor did not answer in time" : "the supervisor cannot be reached");
+}
+
 /** The token of this tab: from `#token=` in the address, which is cleaned at once, or from before. */
 export function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -60,15 +64,15 @@ export class Api {
     try {
       return await fetch(path, { ...request, headers, cache: "no-store", credentials: "omit", redirect: "error" });
     } catch (error) {
-      const late = error.name === "TimeoutError";
-      throw new ApiError(0, "unreachable", late ? "the supervisor did not answer in time" : "the supervisor cannot be reached");
+      throw unreachable(error);
     }
   }
 
   async #read(response) {
     try {
       return await response.json();
-    } catch {
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw unreachable(error); // lost, or late, in the middle of its body
       throw new ApiError(response.status, "", `the supervisor answered ${response.status} with something that is no JSON`);
     }
   }

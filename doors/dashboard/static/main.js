@@ -130,8 +130,11 @@ class Dashboard {
   #every(pause, work) {
     const again = async () => {
       const begun = performance.now();
-      if (!document.hidden) await work();
-      if (!this.#over) this.#timers[slot] = setTimeout(again, Math.max(pause, SHARE * (performance.now() - begun)));
+      try {
+        if (!document.hidden) await work();
+      } finally {
+        if (!this.#over) this.#timers[slot] = setTimeout(again, Math.max(pause, SHARE * (performance.now() - begun)));
+      }
     };
     const slot = this.#timers.length;
     this.#timers.push(setTimeout(again, pause));
@@ -173,8 +176,11 @@ class Dashboard {
   /** Workers have come or gone: not a second later, but not for each of them. */
   #syncStatusSoon() {
     this.#soon ??= setTimeout(async () => {
-      await this.#syncStatus();
-      this.#soon = null;
+      try {
+        await this.#syncStatus();
+      } finally {
+        this.#soon = null;
+      }
     }, 200);
   }
 

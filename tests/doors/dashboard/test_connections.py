@@ -112,6 +112,34 @@ def test_a_defect_met_by_an_event_is_told_and_the_stream_goes_on(site: Site, ope
     visit.trouble.clear()
 
 
+def test_a_status_that_the_page_cannot_read_is_told_and_the_next_one_is_asked_for(
+    site: Site, open_page: OpenPage
+) -> None:
+    visit = open_page(site)
+    visit.page.route("**/api/status", lambda route: route.fulfill(json={}))
+    for _ in range(4):
+        visit.page.wait_for_event("pageerror")
+    visit.trouble.clear()
+
+
+def test_a_body_that_comes_too_late_is_no_garbled_answer(site: Site, open_page: OpenPage) -> None:
+    visit = open_page(site)
+    told = visit.page.evaluate(
+        """async () => {
+            const { Api } = await import("/assets/api.js");
+            const told = [];
+            for (const error of [new DOMException("", "TimeoutError"), new TypeError(), new SyntaxError()]) {
+                const answer = { ok: true, status: 200, headers: new Headers(), json: () => Promise.reject(error) };
+                window.fetch = async () => answer;
+                await new Api("x").call("status").catch(({ message }) => told.push(message));
+            }
+            return told;
+        }"""
+    )
+    late, lost, garbled = "did not answer in time", "cannot be reached", "answered 200 with something that is no JSON"
+    assert told == [f"the supervisor {words}" for words in (late, lost, garbled)]
+
+
 def test_a_token_in_the_fragment_is_kept_for_this_tab_only_and_forgotten_at_the_sign_out(
     site: Site, open_page: OpenPage
 ) -> None:
