@@ -2,7 +2,7 @@
 
 import { byId, h, reconcile, setAttribute, setText } from "./dom.js";
 import { confirm, show } from "./dialogs.js";
-import { age, plural, short } from "./format.js";
+import { age, short } from "./format.js";
 
 const MOST_SESSIONS = 24;
 const EVERY = 5_000;
@@ -70,8 +70,12 @@ export class BackgroundView {
   /** Its output, kept up to date while it is looked at. */
   async #tail(session, id, command) {
     const pre = h("pre", { class: "output", tabindex: "0", role: "region", "aria-label": `Output of ${id}` });
+    let asking = false;
     const look = async () => {
+      if (asking || document.hidden) return;
+      asking = true;
       const answer = await this.#app.ask("process", { session, action: "log", params: { session_id: id } });
+      asking = false;
       const isAtEnd = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 8;
       setText(pre, answer?.text ?? "It cannot be asked: its worker is gone, or has forgotten it.");
       if (isAtEnd) pre.scrollTop = pre.scrollHeight;
@@ -99,6 +103,6 @@ function update(element, each, now) {
   const ended = each.status !== "running";
   setText(element.querySelector(".end"), ended ? outcome(each) : age(now - each.started_at));
   setText(element.querySelector(".tail"), short((each.tail ?? "").trimEnd().split("\n").at(-1) || "(no output yet)", 120));
-  setAttribute(element, "title", `${each.session_id}, pid ${each.pid}, in ${each.cwd}; ${plural(1, "command")}`);
+  setAttribute(element, "title", `${each.session_id}, pid ${each.pid}, in ${each.cwd}`);
   element.querySelector(".danger").hidden = ended;
 }

@@ -15,7 +15,7 @@ export class HeartbeatsView {
   /** Ask again; a supervisor without heartbeats says nothing of them in its status. */
   async refresh() {
     if (this.#model.status?.gateway.autonomy === undefined) return;
-    this.#model.heartbeats = await this.#app.ask("heartbeat.status");
+    this.#model.heartbeats = (await this.#app.ask("heartbeat.status")) ?? this.#model.heartbeats;
     this.#app.mark("heartbeats");
   }
 

@@ -6,6 +6,7 @@ import { MarkdownText } from "./markdown.js";
 import { JOINED, askedIn, bubble, messageElements, textsOf } from "./messages.js";
 
 const CUT_OFF = "Agent, cut off";
+const KEPT_SETTLED = 1_000;
 
 const isSame = (message, text) => message === text;
 
@@ -209,7 +210,7 @@ export class History {
     for (const [run, { element }] of this.#pending) {
       if (this.#settle(run, fresh) || this.#settle(run, this.#messages) || this.#settle(run, fresh, holdsLines) || !ended.has(run)) continue;
       this.#pending.delete(run);
-      this.#settled.add(run);
+      this.#noteSettled(run);
       if (element.parentElement === this.#waiting) this.#turn.append(element);
     }
   }
@@ -221,9 +222,14 @@ export class History {
     if (found === undefined || !(started || over)) return false;
     found.isMatched = holds === isSame; // one that holds several is that of each
     this.#pending.delete(run);
-    this.#settled.add(run);
+    this.#noteSettled(run);
     element.remove();
     return true;
+  }
+
+  #noteSettled(run) {
+    this.#settled.add(run);
+    if (this.#settled.size > KEPT_SETTLED) this.#settled.delete(this.#settled.values().next().value);
   }
 
   /** The answer is in the transcript; one that was cut off and is not stays as far as it came. */

@@ -129,8 +129,8 @@ function line({ at, source, text }) {
 function describe(text) {
   try {
     const { ts: _, level, event, ...facts } = JSON.parse(text);
-    const told = Object.entries(facts).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
-    return { tone: LEVELS[level] ?? "", text: [level, event, ...told].filter(Boolean).join(" ") };
+    const said = Object.entries(facts).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
+    return { tone: LEVELS[level] ?? "", text: [level, event, ...said].filter(Boolean).join(" ") };
   } catch (error) {
     if (!(error instanceof SyntaxError || error instanceof TypeError)) throw error;
     return { tone: "", text }; // a traceback is no JSON

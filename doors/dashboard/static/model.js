@@ -129,12 +129,12 @@ export class Model {
   }
 
   /**
-   * Take the answer of `sessions.list` that was asked for when there had been `asked` events. Sessions that it does not
-   * have are gone; what events have said since then is newer than it.
+   * Take the answer of `sessions.list`, used last first, that was asked for when there had been `asked` events. Sessions
+   * that it does not have are gone; what events have said since then is newer than it. Kept used last last, as new ones come.
    */
   takeSessions(views, asked) {
     const sessions = new Map();
-    for (const view of views.slice(0, KEPT_SESSIONS)) {
+    for (const view of views.slice(0, KEPT_SESSIONS).reverse()) {
       if ((this.#deleted.get(view.key) ?? 0) > asked) continue;
       const session = this.sessions.get(view.key) ?? new Session(view.key);
       Object.assign(session, { agent: view.agent, role: view.role, model: view.model });

@@ -227,6 +227,36 @@ def test_a_list_that_is_older_than_the_end_of_a_session_does_not_bring_it_back(p
     assert known == [False, True]
 
 
+def test_of_more_sessions_than_are_kept_the_one_that_was_used_longest_ago_goes(page: Page) -> None:
+    gone = page.evaluate(
+        """async () => {
+            const { Model } = await import("/assets/model.js");
+            const model = new Model();
+            const all = { agent: "a", role: "r", state: "READY", last_run: null };
+            const view = (_, n) => ({ key: `s${n}`, updated_at: 20_000 - n, ...all });
+            model.takeSessions(Array.from({ length: 20_000 }, view), 0);
+            model.takeEvents([{ seq: 1, ts: 30_000, session: "new", type: "done", data: {} }]);
+            return ["s0", "s19999", "new"].filter((key) => !model.sessions.has(key));
+        }"""
+    )
+    assert gone == ["s19999"]
+
+
+def test_a_look_at_the_heartbeats_that_fails_hides_none(page: Page) -> None:
+    kept = page.evaluate(
+        """async () => {
+            const { HeartbeatsView } = await import("/assets/heartbeats.js");
+            const model = { status: { gateway: { autonomy: {} } }, heartbeats: null };
+            const answers = [["a beat"], null];
+            const view = new HeartbeatsView(model, { ask: async () => answers.shift(), mark: () => {} });
+            await view.refresh();
+            await view.refresh();
+            return model.heartbeats;
+        }"""
+    )
+    assert kept == ["a beat"]
+
+
 def test_a_dialog_that_takes_the_place_of_another_waits_for_its_own_answer(page: Page) -> None:
     page.locator("#help").click()
     page.evaluate(
