@@ -77,6 +77,7 @@ def test_the_spans_of_requests_arrive_below_their_callers_and_commands_find_thei
 def test_a_collector_that_never_answers_delays_no_turn_and_the_end_by_seconds_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
     with collecting(answers=False) as collector:
         with traced(tmp_path, collector, monkeypatch) as supervisor:
             supervisor.prompt("alice", "ECHO:hello")
@@ -84,4 +85,4 @@ def test_a_collector_that_never_answers_delays_no_turn_and_the_end_by_seconds_at
             for number in range(20):
                 assert supervisor.prompt("alice", f"ECHO:{number}") == str(number)
             began = time.monotonic()
-        assert time.monotonic() - began < 20, "a request waits ten seconds for its answer, and is tried again"
+        assert time.monotonic() - began < 20, "a request waits a minute for its answer"

@@ -2,11 +2,16 @@
 
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
+import trio
+from trio.testing import MockClock
 
-from app.optional import tracer_type
+from app.optional import opened_tracer, tracer_type
 from errors import UsageError
 from settings.schema import Settings
 
@@ -18,6 +23,22 @@ def test_traces_without_their_packages_are_refused_with_how_to_install_them(monk
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(UsageError, match=r"pip install '\.\[otel\]'"):
         tracer_type(TRACED)
+
+
+async def test_an_export_that_does_not_end_holds_up_the_end_for_seconds(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    async def end_later() -> None:
+        await trio.sleep(100)
+        ends.set()
+
+    ends = threading.Event()
+    tracer: Any = SimpleNamespace(close=ends.wait)
+    nursery.start_soon(end_later)
+    async with opened_tracer(lambda: tracer):
+        began = trio.current_time()
+    ends.set()
+    assert trio.current_time() - began < 10
 
 
 @pytest.mark.process

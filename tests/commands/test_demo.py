@@ -21,6 +21,22 @@ def test_the_demo_works_from_start_to_clean_end() -> None:
         assert words in out.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("_MAX_WORKERS", 1, "2 workers are alive, more than 1"),
+        ("_PIECES", "PIECES=0", "not every session got its answer"),
+    ],
+)
+def test_a_demo_of_which_something_does_not_hold_fails(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object, words: str
+) -> None:
+    monkeypatch.setattr(demo, name, value)
+    out = io.StringIO()
+    assert demo.run_demo(Console(file=out, width=120)) == 1
+    assert f"The demo failed: {words}" in out.getvalue()
+
+
 def test_a_demo_whose_supervisor_does_not_start_says_why_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "_SETTINGS", "[pool]\nmax = 0\n")
     out = io.StringIO()

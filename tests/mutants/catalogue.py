@@ -287,6 +287,16 @@ _DOORS = (
         ("tests/doors/test_control.py::test_answers_nobody_reads_end_the_connection_for_which_most_of_them_wait",),
     ),
 )
+_APP = (
+    Mutant(
+        "I6",
+        "a collector that does not answer holds up the end",
+        "app/optional.py:opened_tracer",
+        "trio.move_on_after(_FLUSH_SECONDS, shield=True)",
+        "trio.CancelScope(shield=True)",
+        ("tests/app/test_optional.py::test_an_export_that_does_not_end_holds_up_the_end_for_seconds",),
+    ),
+)
 _STRESS = (
     Mutant(
         "I2",
@@ -313,6 +323,7 @@ BY_ROOM: dict[str, tuple[Mutant, ...]] = {
     "agent": _AGENT,
     "heartbeat": _HEARTBEAT,
     "doors": (*_DOORS, *ACP_DOOR),
+    "app": _APP,
     "stress": _STRESS,
 }
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for mutants in BY_ROOM.values() for mutant in mutants)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from doors.http.server import HttpServer, bind
 from doors.http.settings import HttpSettings, parse_bind, url_of
@@ -112,12 +112,14 @@ async def test_the_headers_of_a_later_request_have_no_more_time_than_those_of_th
 
 
 async def test_a_request_may_take_longer_than_all_that_waits_for_the_peer(
-    open_door: Open, methods: FakeMethods
+    open_door: Open, methods: FakeMethods, mock_clock: MockClock
 ) -> None:
     limits = dict.fromkeys(("header_timeout", "body_timeout", "idle_timeout", "write_stall"), Seconds(0.2))
     peer = await (await open_door(**limits)).connect()
     await peer.send("POST", "/api/wait", {})
-    await trio.sleep(0.3)
+    await methods.hanging.wait()
+    mock_clock.jump(60)
+    await wait_all_tasks_blocked()
     methods.release.set()
     assert (await peer.read()).json == "released"
 
