@@ -1,5 +1,6 @@
 """Parts of the supervisor that only some settings ask for; their long imports are made before anything runs."""
 
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from app.tracing import OtlpTracer
     from doors.http.server import HttpServer
 
+_OTEL_PACKAGES = "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
 _FLUSH_SECONDS = 3.0
 """That the last spans may take; a collector that does not answer loses them."""
 
@@ -37,7 +39,9 @@ def tracer_type(settings: Settings) -> "type[OtlpTracer] | None":
     try:
         from app.tracing import OtlpTracer  # noqa: PLC0415
     except ModuleNotFoundError as exc:
-        text = f"telemetry.traces needs the extra otel (pip install '.[otel]' in the project's directory): {exc}"
+        again = "install pool again as '.[otel]' (uv tool install --force, pipx install --force, pip install)"
+        beside = f"or its packages beside it ({sys.executable} -m pip install {_OTEL_PACKAGES})"
+        text = f"telemetry.traces needs the extra otel: {again}, {beside}: {exc}"
         raise UsageError(text) from exc
     return OtlpTracer
 

@@ -1,5 +1,6 @@
 """What is imported only where the settings ask for it."""
 
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from trio.testing import MockClock
 from app.optional import opened_tracer, tracer_type
 from errors import UsageError
 from settings.schema import Settings
+from tests.test_architecture import project
 
 TRACED = msgspec.convert({"telemetry": {"traces": True}}, Settings)
 
@@ -21,8 +23,10 @@ TRACED = msgspec.convert({"telemetry": {"traces": True}}, Settings)
 def test_traces_without_their_packages_are_refused_with_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "app.tracing", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(UsageError, match=r"pip install '\.\[otel\]'"):
+    with pytest.raises(UsageError, match=r"again as '\.\[otel\]'") as refused:
         tracer_type(TRACED)
+    packages = {re.split(r"[<>=]", one)[0] for one in project()["project"]["optional-dependencies"]["otel"]}
+    assert all(f" {name}" in refused.value.message for name in packages)
 
 
 async def test_an_export_that_does_not_end_holds_up_the_end_for_seconds(
