@@ -1,4 +1,4 @@
-# The supervisor in a container: a user of its own, everything that lasts in the volume /data. docs/docker.md explains it.
+# The supervisor in a container: a user of its own, everything that lasts in the volume /data. docs/operate/docker.md explains it.
 FROM python:3.13-slim AS build
 COPY requirements.lock /src/
 RUN python -m venv /opt/pool \
