@@ -80,7 +80,7 @@ class OutputShare:
             self._budget.adjust(self, difference)
 
     def discard(self) -> None:
-        """Let go of all that waits for this peer."""
+        """Release all that waits for this peer."""
         charged = self.charged
         self._is_discarded = True
         self.charge(0)

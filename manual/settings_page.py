@@ -67,5 +67,5 @@ def _text(text: str, field: msgspec.structs.FieldInfo) -> str:
     if not (isinstance(kind, type) and issubclass(kind, enum.Enum)):
         return text
     meanings = texts_of(kind)
-    told = [f"`{member.value}`: {meanings[member.name]}" for member in kind if member.name in meanings]
-    return " ".join([text, *told])
+    members = [f"`{member.value}`: {meanings[member.name]}" for member in kind if member.name in meanings]
+    return " ".join([text, *members])

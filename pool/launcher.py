@@ -39,7 +39,7 @@ class LocalLauncher:
         subreaper: whether this process has become one (only ``pool run`` does).
         use_cgroups: whether to try a cgroup per worker.
         attended: asked whether a front end is there to answer the dialogs of the worker of that id.
-        log_changes: told of each worker's log that has grown.
+        log_changes: notified of each worker's log that has grown.
 
     Attributes:
         settings: what the next worker is started with; a reload replaces it, and living workers keep theirs.

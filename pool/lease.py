@@ -66,7 +66,7 @@ class PromptStream:
         return batch
 
     async def _finish(self) -> None:
-        """Keep the outcome; a turn that was aborted because the pool stops its worker has failed, and is told why."""
+        """Keep the outcome; a turn that was aborted because the pool stops its worker has failed, with the reason."""
         result = self._turn.result
         await self.aclose()
         cause = self._cause() if result.stop_reason == "aborted" else None

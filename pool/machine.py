@@ -106,7 +106,7 @@ class PoolMachine:
         return self._state.now if self._state.actions else self._state.timers.next_at()
 
     def transcript_of(self, session: str) -> str | None:
-        """The session's transcript, as its worker named it or ``SessionKnown`` told."""
+        """The session's transcript, as its worker or ``SessionKnown`` named it."""
         known = self._state.sessions.get(session)
         return known.transcript if known else None
 
@@ -252,7 +252,7 @@ class PoolMachine:
         return worker
 
     def _active_worker(self, name: str) -> WorkerRecord | None:
-        """The same, but None also for one that has been told to stop: what it still says changes nothing."""
+        """The same, but None also for one that is to stop: what it still says changes nothing."""
         worker = self._known_worker(name)
         return None if worker is None or worker.state is WorkerState.STOPPING else worker
 

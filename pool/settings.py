@@ -36,7 +36,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Live workers of one agent definition; 0 = no limit of its own."""
     max_pinned: NonNegativeInt = 0
     """Workers that background commands alone keep for their sessions; 0 = ``max`` less 1. Above that the session used
-    longest ago loses its commands, and is told so, when another one waits for a worker."""
+    longest ago loses its commands, with a notice, when another one waits for a worker."""
     reserve: NonNegativeInt = 0
     """Workers kept for requests of base priority >= 10 and for nested runs."""
     waiting_capacity: NonNegativeInt = 50

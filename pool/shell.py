@@ -240,7 +240,7 @@ class Pool:
         return not self._workers
 
     def on_background(self, listener: Callable[[BackgroundEvent], None]) -> None:
-        """Have one listener told which background commands run, and of their ends; it must not block or raise."""
+        """Set the listener that learns which background commands run, and of their ends; it must not block or raise."""
         self._background.listener = listener
 
     def listen_raw(self, session: str, port: RawListener | None) -> None:
@@ -251,7 +251,7 @@ class Pool:
                 self._raw_listeners.connect(session, life)
 
     async def conversation_changed(self, lease: Lease, held: SessionResult) -> None:
-        """The session's conversation is another now: its worker was told to change it, under this lease.
+        """The session's conversation is another now: its worker was asked to change it, under this lease.
 
         Its next prompt comes after that. Raises PoolError where the worker cannot keep the new one.
         """

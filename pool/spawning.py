@@ -192,7 +192,7 @@ class Spawner:
         """A start failed, or a worker died before it was of any use: back off, or open the breaker.
 
         Where no worker of the kind ever worked, and this one has refused to start, another would do the same: who waits
-        is told at once.
+        learns it at once.
         """
         state, kind = self._state, worker.profile_record
         budget = kind.budget

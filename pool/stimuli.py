@@ -151,7 +151,7 @@ class FailureKind(StrEnum):
     RECONCILE = "reconcile"
     """Model or thinking level refused: the request fails with the worker's words, the worker goes on."""
     CRASHED = "crashed"
-    """The process ended by itself; told at once, while what it left behind is still being swept."""
+    """The process ended by itself; reported at once, while what it left behind is still being swept."""
     UNRESPONSIVE = "unresponsive"
     STALLED = "stalled"
     LOST = "lost"

@@ -18,7 +18,7 @@ class WorkerState(StrEnum):
     LEASED = "leased"
     """Being prepared for a session, or bound to one that is not quiescent."""
     STOPPING = "stopping"
-    """Told to stop, not yet reaped; still counts against ``max``."""
+    """Asked to stop, not yet reaped; still counts against ``max``."""
     DEAD = "dead"
 
 

@@ -22,7 +22,7 @@ def file_name(text: str) -> str:
 
     ``a-z0-9_-`` stay, ``:`` becomes ``+``, every other byte of the UTF-8 form ``%`` and two digits: no letter case and
     no Unicode normalisation of a file system can make two names one. What would be longer than most file systems allow
-    is cut, and told apart by its SHA-256 behind a ``~``.
+    is cut, and made unique by its SHA-256 behind a ``~``.
     """
     data = text.encode("utf-8", "surrogatepass")
     name = "".join(_NAMES.get(byte, f"%{byte:02x}") for byte in data) or _EMPTY

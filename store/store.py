@@ -320,7 +320,7 @@ class PendingWrite:
 _SWITCH_INTERVAL = 50e-6
 """Shorter than a round of a busy event loop.
 
-A round lets go of the interpreter for a moment, too short for a thread that has to wake up first, which then waits
+A round releases the interpreter for a moment, too short for a thread that has to wake up first, which then waits
 again. With Python's own 5 ms the writer, which needs the interpreter a dozen times for a commit, can starve beside such
 a loop: commits of 200 ms, some of 8 s, where they take 2 ms with this.
 """

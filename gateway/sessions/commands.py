@@ -148,7 +148,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
         _new_conversation("new"),
     ),
     "reset": CommandSpec("/reset [force]", "the same as /new", _new_conversation("reset")),
-    # whatever else is said with it: who wants something stopped does not want to be told how to write it
+    # whatever else is said with it: who wants something stopped does not want to hear how to write it
     "stop": CommandSpec("/stop", "end the running turn and drop what waits behind it", lambda _rest: StopCommand()),
     "status": CommandSpec("/status", "what the session is doing", lambda rest: None if rest else StatusCommand()),
     "model": CommandSpec("/model NAME|default", "use another model in this session", _model),

@@ -107,7 +107,7 @@ class SystemEvents:
                 events += _decode(body)
             except DECODE_ERRORS as exc:
                 self._documents.put(_KIND, session, None)
-                message = f"what the session was to be told could not be read and is lost: {exc}"
+                message = f"an event for the session could not be read and is lost: {exc}"
                 self._publish(session, EventType.ERROR, {"severity": "error", "phase": "system", "message": message})
         self._queue.restore(events, now=trio.current_time(), wall_now=self._clock())
         self._persist()
