@@ -9,11 +9,18 @@ import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from commands.completion import complete_calls, complete_sessions
+from commands.completion import complete_calls
 from commands.event_text import approve_command, deny_command, option_notes, reason_text, show_command
 from commands.groups import CommandGroup
 from commands.layout import approval_lines, page_texts, short_key
-from commands.options import connection_flags, connection_options, json_option, print_json, with_client
+from commands.options import (
+    connection_flags,
+    connection_options,
+    json_option,
+    print_json,
+    session_option,
+    with_client,
+)
 from commands.output import open_console
 from commands.session_view import session_view
 from doors.control.client import ControlClient
@@ -47,13 +54,7 @@ def list_approvals(client: ControlClient, *, as_json: bool) -> None:
 
 @approvals.command("show")
 @click.argument("call_id", metavar="CALL", shell_complete=complete_calls)
-@click.option(
-    "-s",
-    "--session",
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="The call's session, if the id is ambiguous.",
-)
+@session_option("The call's session, if the id is ambiguous.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, a page a line.")
 @with_client
 def show(client: ControlClient, call_id: str, session: str | None, *, as_json: bool) -> None:

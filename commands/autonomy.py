@@ -6,9 +6,18 @@ from typing import Any
 import click
 
 from commands.autonomy_view import beat_text, job_started_text
-from commands.completion import complete_agents, complete_jobs, complete_sessions
+from commands.completion import complete_agents, complete_jobs
 from commands.groups import CommandGroup
-from commands.options import connection_options, json_option, print_answer, print_json, read_text, with_client
+from commands.options import (
+    agent_option,
+    connection_options,
+    json_option,
+    print_answer,
+    print_json,
+    read_text,
+    session_option,
+    with_client,
+)
 from commands.output import open_console, show_records, show_result
 from doors.control.client import ControlClient
 from errors import UsageError
@@ -64,13 +73,7 @@ def show_heartbeat(client: ControlClient, agent: str, *, as_json: bool) -> None:
 
 @heartbeats.command("run", short_help="Run an agent's heartbeat now, and wait.")
 @click.argument("agent", required=False, shell_complete=complete_agents)
-@click.option(
-    "-s",
-    "--session",
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="In this session instead of the agent's own.",
-)
+@session_option("In this session instead of the agent's own.")
 @json_option
 @with_client
 @click.pass_context
@@ -141,16 +144,8 @@ def show_job(client: ControlClient, job: str, *, as_json: bool) -> None:
 @click.option("--every", metavar="TIME", help="Interval: 30m, 2h, 1d.")
 @click.option("--at", metavar="WHEN", help="Once: 2031-05-01T08:00, or a time from now: 20m.")
 @click.option("--tz", metavar="ZONE", help="Time zone of --cron and --at (default: this machine's).")
-@click.option(
-    "-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="The agent (default: router.default_agent)."
-)
-@click.option(
-    "-s",
-    "--session",
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="The job's session (default: the agent's own).",
-)
+@agent_option("The agent (default: router.default_agent).")
+@session_option("The job's session (default: the agent's own).")
 @click.option("--isolated", is_flag=True, help="Run in a session of its own and deliver the answer.")
 @click.option(
     "--to", "delivery", metavar="TARGET", help="Isolated: receiver of the answer: last, none, webhook:NAME, ..."

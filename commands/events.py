@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from commands.completion import complete_sessions
 from commands.event_lines import open_events_view
 from commands.following import EventFollower, EventsView
 from commands.groups import CommandGroup
@@ -16,6 +15,7 @@ from commands.options import (
     json_option,
     print_answer,
     read_text,
+    required_session,
     session_option,
     with_client,
 )
@@ -31,7 +31,7 @@ def events() -> None:
 
 
 @events.command("follow")
-@click.option("-s", "--session", metavar="KEY", shell_complete=complete_sessions, help="Events of this session.")
+@session_option("Events of this session.")
 @click.option(
     "--channel",
     "channels",
@@ -70,7 +70,7 @@ def follow(
 
 
 @events.command("inject", short_help="Queue a system event for a session.")
-@session_option
+@required_session
 @click.option(
     "--kind",
     type=click.Choice(("exec", "cron", "delegate", "channel", "other")),
@@ -94,7 +94,7 @@ def inject(client: ControlClient, session: str, kind: str | None, text: str, *, 
 
 
 @events.command("list")
-@session_option
+@required_session
 @json_option
 @with_client
 def list_system_events(client: ControlClient, session: str, *, as_json: bool) -> None:

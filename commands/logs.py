@@ -11,9 +11,15 @@ from typing import NamedTuple
 
 import click
 
-from commands.completion import complete_sessions, complete_workers
+from commands.completion import complete_workers
 from commands.log_view import LogView
-from commands.options import as_seconds, connection_options, find_socket, load_with_flags
+from commands.options import (
+    as_seconds,
+    connection_options,
+    find_socket,
+    load_with_flags,
+    session_option,
+)
 from doors.control.client import ControlClient
 from errors import NoSupervisor, PoolClosed, UsageError
 from wire.log_file import LOG_DIR, SUPERVISOR_LOG, LogLine, LogReader, has_ended, log_names
@@ -30,13 +36,7 @@ _NO_MORE = "no supervisor runs: nothing more can come"
 @click.command()
 @click.argument("worker", required=False, shell_complete=complete_workers)
 @click.option("--supervisor", "of_supervisor", is_flag=True, help="The supervisor's own log.")
-@click.option(
-    "-s",
-    "--session",
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="The worker that has this session now.",
-)
+@session_option("The worker that has this session now.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is added, until nothing more can come.")
 @click.option(
     "-n", "--lines", type=click.IntRange(0, _MOST_LINES), metavar="N", help="The last N lines (100; all with --since)."

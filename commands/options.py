@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 import msgspec
 
-from commands.completion import complete_sessions
+from commands.completion import complete_agents, complete_roles, complete_sessions
 from errors import UsageError
 from wire.units import Seconds
 
@@ -82,9 +82,23 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-session_option = click.option(
-    "-s", "--session", required=True, metavar="KEY", shell_complete=complete_sessions, help="The session."
-)
+def session_option(text: str, *, is_inherited: bool = False, **more: Any) -> Callable[[Any], Any]:
+    """``-s KEY`` with the help ``text``. ``is_inherited``: see ``inherited_option``; ``more``: as click takes it."""
+    option = inherited_option if is_inherited else click.option
+    return option("-s", "--session", metavar="KEY", shell_complete=complete_sessions, help=text, **more)
+
+
+def agent_option(text: str = "Agent definition (default: main).", **more: Any) -> Callable[[Any], Any]:
+    """``-a NAME`` with the help ``text``; ``more``: as click takes it."""
+    return click.option("-a", "--agent", metavar="NAME", shell_complete=complete_agents, help=text, **more)
+
+
+def role_option(text: str = "Role (default: default).") -> Callable[[Any], Any]:
+    """``-r NAME`` with the help ``text``."""
+    return click.option("-r", "--role", metavar="NAME", shell_complete=complete_roles, help=text)
+
+
+required_session = session_option("The session.", required=True)
 
 
 config_option = click.option(

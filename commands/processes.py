@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from commands.completion import complete_processes, complete_sessions
+from commands.completion import complete_processes
 from commands.groups import CommandGroup
 from commands.options import (
     as_seconds,
@@ -14,6 +14,7 @@ from commands.options import (
     json_option,
     print_json,
     read_text,
+    session_option,
     with_client,
 )
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
@@ -23,23 +24,13 @@ from wire.terminal import clean, clean_stream
 
 Record = dict[str, Any]
 
-_optional_session = inherited_option(
-    "-s",
-    "--session",
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="Its session (default: that of the running command with this id).",
+_optional_session = session_option(
+    "Its session (default: that of the running command with this id).", is_inherited=True
 )
 _process_id = click.argument("process_id", metavar="ID", shell_complete=complete_processes)
 
 
-_listed_session = inherited_option(
-    "-s",
-    "--session",
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="Of this session, those that have ended lately too.",
-)
+_listed_session = session_option("Of this session, those that have ended lately too.", is_inherited=True)
 _quiet = inherited_option("-q", "--quiet", is_flag=True, help="Ids only, one a line.")
 
 

@@ -10,15 +10,18 @@ from typing import Any
 
 import click
 
-from commands.completion import complete_agents, complete_calls, complete_roles, complete_sessions
+from commands.completion import complete_calls
 from commands.event_text import command_line, resumption_text, show_command
 from commands.options import (
+    agent_option,
     as_seconds,
     connection_flags,
     json_option,
     print_answer,
     print_json,
     read_text,
+    required_session,
+    role_option,
     session_option,
     with_client,
 )
@@ -39,18 +42,9 @@ from wire.messages import QueueMode, omit_none
 from wire.traceparent import TraceParent
 
 _run_options = (
-    click.option(
-        "-s",
-        "--session",
-        required=True,
-        metavar="KEY",
-        shell_complete=complete_sessions,
-        help="The session; created if it does not exist.",
-    ),
-    click.option(
-        "-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="Agent definition (default: main)."
-    ),
-    click.option("-r", "--role", metavar="NAME", shell_complete=complete_roles, help="Role (default: default)."),
+    session_option("The session; created if it does not exist.", required=True),
+    agent_option(),
+    role_option(),
     click.option(
         "--priority",
         type=click.IntRange(-1000, 1000),
@@ -106,13 +100,7 @@ def prompt(client: ControlClient, text: str, *, detach: bool, thinking: bool, as
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option(
-    "-s",
-    "--session",
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="The run's session, if the id is ambiguous.",
-)
+@session_option("The run's session, if the id is ambiguous.")
 @click.option("--timeout", callback=as_seconds, metavar="TIME", help="Stop waiting after this; 0 checks once.")
 @json_option
 @with_client
@@ -122,7 +110,7 @@ def wait(client: ControlClient, run_id: str, session: str | None, timeout: float
 
 
 @click.command()
-@session_option
+@required_session
 @click.argument("text")
 @with_client
 def steer(client: ControlClient, session: str, text: str) -> None:
@@ -132,7 +120,7 @@ def steer(client: ControlClient, session: str, text: str) -> None:
 
 
 @click.command()
-@session_option
+@required_session
 @click.option("--run", metavar="RUN", help="A certain run, queued or running (default: the running one).")
 @with_client
 def abort(client: ControlClient, session: str, run: str | None) -> None:
@@ -150,13 +138,7 @@ _answer_option = click.option(
 
 @click.command()
 @click.argument("call_id", metavar="CALL", shell_complete=complete_calls)
-@click.option(
-    "-s",
-    "--session",
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="The call's session, if the id is ambiguous.",
-)
+@session_option("The call's session, if the id is ambiguous.")
 @click.option("--note", metavar="TEXT", help="Note for the agent.")
 @_answer_option
 @click.option("--seen", metavar="WORD", help="From the end of `pool approvals show CALL`, for a long call.")
@@ -168,13 +150,7 @@ def approve(client: ControlClient, call_id: str, session: str | None, **options:
 
 @click.command()
 @click.argument("call_id", metavar="CALL", shell_complete=complete_calls)
-@click.option(
-    "-s",
-    "--session",
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="The call's session, if the id is ambiguous.",
-)
+@session_option("The call's session, if the id is ambiguous.")
 @click.option("--note", metavar="TEXT", help="Reason, for the agent.")
 @_answer_option
 @with_client
@@ -218,10 +194,8 @@ def _show_decision(call_id: str, decision: str) -> None:
 
 
 @click.command()
-@session_option
-@click.option(
-    "-a", "--agent", required=True, metavar="NAME", shell_complete=complete_agents, help="The agent for the task."
-)
+@required_session
+@agent_option("The agent for the task.", required=True)
 @click.option("--detach", is_flag=True, help="Do not wait; the session receives the outcome.")
 @click.option(
     "--timeout", callback=as_seconds, metavar="TIME", help="Limit for the task (agents.defaults.timeout_seconds)."

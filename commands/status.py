@@ -7,8 +7,15 @@ from typing import Any
 
 import click
 
-from commands.completion import complete_agents, complete_roles, complete_sessions
-from commands.options import connection_flags, json_option, print_json, with_client
+from commands.options import (
+    agent_option,
+    connection_flags,
+    json_option,
+    print_json,
+    role_option,
+    session_option,
+    with_client,
+)
 from doors.control.client import ControlClient
 from errors import UsageError
 from wire.messages import omit_none
@@ -56,9 +63,9 @@ def waiting(client: ControlClient, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("-s", "--session", metavar="KEY", shell_complete=complete_sessions, help="For this session.")
-@click.option("-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="For this agent definition.")
-@click.option("-r", "--role", metavar="NAME", shell_complete=complete_roles, help="In this role.")
+@session_option("For this session.")
+@agent_option("For this agent definition.")
+@role_option("In this role.")
 @json_option
 @with_client
 def explain(client: ControlClient, *, as_json: bool, **params: str | None) -> None:

@@ -5,24 +5,21 @@ import sys
 
 import click
 
-from commands.completion import complete_agents, complete_roles, complete_sessions
-from commands.options import connection_flags, with_client
+from commands.options import (
+    agent_option,
+    connection_flags,
+    role_option,
+    session_option,
+    with_client,
+)
 from doors.control.client import ControlClient
 from errors import UsageError
 
 
 @click.command()
-@click.option(
-    "-s",
-    "--session",
-    default="chat",
-    show_default=True,
-    metavar="KEY",
-    shell_complete=complete_sessions,
-    help="The session.",
-)
-@click.option("-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="Agent definition (default: main).")
-@click.option("-r", "--role", metavar="NAME", shell_complete=complete_roles, help="Role (default: default).")
+@session_option("The session.", default="chat", show_default=True)
+@agent_option()
+@role_option()
 @click.option("--thinking", is_flag=True, help="Show the agent's reasoning too.")
 @with_client
 def chat(client: ControlClient, session: str, *, thinking: bool, **options: str | None) -> None:
