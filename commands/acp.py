@@ -9,20 +9,18 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 import click
 import msgspec
 
 from commands.completion import complete_agents, complete_roles, complete_sessions
 from commands.options import connection_options, find_socket
-from commands.poll_loop import READABLE, PollSet, write_available
+from commands.poll_loop import READABLE, PollSet, exit_on_signal, write_available
 from doors.acp.jsonrpc import EditorFramer
 from doors.acp.machine import AcpMachine
 from doors.acp.state import LaunchOptions
@@ -50,7 +48,7 @@ def acp(socket: str | None, config: str | None, data_dir: str | None, **options:
     leaves. A supervisor (pool run) is needed for all but the first request.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _exit_on_signal)
+        signal.signal(number, exit_on_signal)
     launch = LaunchOptions(f"acp-{os.urandom(6).hex()}", VERSION, **options)
     program = AcpProgram(AcpMachine(launch), lambda: find_socket_apart(socket, config, data_dir))
     click.get_current_context().exit(program.run())
@@ -63,10 +61,6 @@ _MAX_UNSENT_BYTES = 1024 * 1024
 """Bytes that wait for the supervisor; above, stdin is not read."""
 _LAST_WORDS_SECONDS = 1.0
 """How long requests that the editor made before it left may take."""
-
-
-def _exit_on_signal(number: int, _frame: object) -> NoReturn:
-    sys.exit(128 + number)
 
 
 class AcpProgram:

@@ -1,10 +1,11 @@
 """What is known of each agent definition: program, make, login, and what is missing, with the line to type."""
 
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -12,6 +13,9 @@ from profiles import AgentSettings, ProfilesSettings
 from profiles.catalogue import MAKES, AgentMake, make_of
 from rpc.acp.agent_record import WANTS_LOGIN
 from settings.config_file import redacted_arguments
+
+if TYPE_CHECKING:
+    from settings.schema import Settings
 
 _PREFIX = re.compile(r"\Aworker \S+ did not start: ")
 Login = Literal["ok", "wanted", "found", "none", "unknown", "-"]
@@ -45,6 +49,11 @@ class AgentListing(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it goes on with a conversation of an earlier process: yes, no, unknown. No: it is fed the end of it."""
     login: Login
     missing: list[MissingPart]
+
+
+def inherited_variables(settings: "Settings") -> dict[str, str]:
+    """The variables that workers get of this environment."""
+    return {name: os.environ[name] for name in settings.rpc.env_passthrough if name in os.environ}
 
 
 def list_agents(

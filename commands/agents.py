@@ -70,12 +70,11 @@ def _show_agents(
     socket: str | None, config: str | None, data_dir: str | None, *, only: str | None = None, as_json: bool
 ) -> None:
     """``only``: the agent of this name. Raises UsageError where there is none."""
-    from commands.agent_facts import list_agents
+    from commands.agent_facts import inherited_variables, list_agents
 
     settings = load_with_flags(config, data_dir)
-    inherited = {name: os.environ[name] for name in settings.rpc.env_passthrough if name in os.environ}
     known = _ask_supervisor(socket, config, data_dir)
-    found = list_agents(settings, inherited, known.agents)
+    found = list_agents(settings, inherited_variables(settings), known.agents)
     if only is not None:
         named = [agent for agent in found if agent.name == only]
         if not named:
@@ -124,15 +123,15 @@ def add(make: str, name: str | None, config: str | None, *, as_json: bool) -> No
 
     One that is there stays as it is.
     """
-    from commands.agent_facts import definition_of, list_agents
+    from commands.agent_facts import definition_of, inherited_variables, list_agents
     from settings.config_file import add_agent
     from settings.location import find_settings_file
 
     path = find_settings_file(config, os.environ, working_directory()) or Path("pool.toml")
     added = add_agent(path, make if name is None else name, definition_of(make))
     settings = load_with_flags(str(path), None)
-    inherited = {each: os.environ[each] for each in settings.rpc.env_passthrough if each in os.environ}
-    listing = next(each for each in list_agents(settings, inherited, None) if each.name == added.name)
+    listed = list_agents(settings, inherited_variables(settings), None)
+    listing = next(each for each in listed if each.name == added.name)
     if as_json:
         print_json({"file": str(added.file), "agent": listing, "written": added.written, "backup": added.backup})
     else:

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 import click
 import msgspec
@@ -23,7 +22,7 @@ import msgspec
 from commands.attach_lines import AttachEnded, AttachMessage, StderrWriter, encode_send, read_message
 from commands.completion import complete_agents, complete_roles, complete_sessions
 from commands.options import connection_options, find_socket, working_directory
-from commands.poll_loop import READABLE, PollSet, write_available
+from commands.poll_loop import READABLE, PollSet, exit_on_signal, write_available
 from doors.control.client_socket import MessageReader, connect, decode_with, encode_request
 from errors import NoSupervisor, UsageError, error_from_wire
 from wire.framing import LineFramer
@@ -91,16 +90,11 @@ def run_attach(path: Path, params: Mapping[str, object]) -> int:
     ``params``: of the method ``attach.open``. Raises PoolError: it could not be attached, or was ended for a reason.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _exit_on_signal)
+        signal.signal(number, exit_on_signal)
     # Where stderr is closed, the socket may get its number.
     stderr = 2 if sys.stderr else os.open(os.devnull, os.O_WRONLY)
     with connect(path) as sock:
         return AttachProgram(sock, path, stderr=stderr).run(params)
-
-
-def _exit_on_signal(number: int, _frame: object) -> NoReturn:
-    """Agents exit with such a code of their own, and are not killed by the signal."""
-    sys.exit(128 + number)
 
 
 class AttachProgram:

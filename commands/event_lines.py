@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TextIO
 
@@ -27,6 +26,7 @@ from wire.terminal import (
     display_width,
     fit,
     fitting_length,
+    name_colour,
     wants_styles,
 )
 
@@ -34,7 +34,6 @@ _WIDE = 100
 _LEAST_TEXT = 20
 _SUBLINE_INDENT = " " * 9
 """Before what belongs to the line above: as wide as the time."""
-_SESSION_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 96, 95, 94, 92))
 _TONE_STYLES = {"": DIM, "good": GREEN, "warn": BOLD + YELLOW, "bad": RED}
 
 
@@ -112,7 +111,7 @@ class EventFormatter:
         session = _pad(shorten(clean(event.session or "-"), self._session_width, keep_end=True), self._session_width)
         parts = (
             self._style(time.strftime("%H:%M:%S", time.localtime(event.ts)), DIM),
-            self._style(session, _SESSION_COLOURS[zlib.crc32(event.session.encode()) % len(_SESSION_COLOURS)]),
+            self._style(session, name_colour(event.session)),
             self._style(
                 _pad(clean(kind), self._kind_width), "" if kind == "text" else _TONE_STYLES[display_of(event.type).tone]
             ),

@@ -1,18 +1,15 @@
 """Lines of logs as they are shown: for people, or one JSON object a line."""
 
-import datetime as dt
 import time
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 import msgspec
 
-from wire.log_file import ENDED, SUPERVISOR_LOG, LogLine, json_fields
+from wire.log_file import ENDED, SUPERVISOR_LOG, LogLine, json_fields, utc_text
 from wire.log_line import render_line
-from wire.terminal import DIM, PLAIN, RED, clean_stream, wants_styles
+from wire.terminal import DIM, PLAIN, RED, clean_stream, name_colour, wants_styles
 
-_NAME_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 96, 95, 94, 92))
 _GOOD_END = f"{ENDED}: exited with code 0"
 
 
@@ -43,7 +40,7 @@ class LogView:
             )
         parts = [self._style(self._time(line.at), DIM)] if line.at is not None else []
         if self._shows_names:
-            parts.append(self._style(line.log, _NAME_COLOURS[zlib.crc32(line.log.encode()) % len(_NAME_COLOURS)]))
+            parts.append(self._style(line.log, name_colour(line.log)))
         if line.source == "pool":
             is_bad = text.startswith(ENDED) and not text.startswith(_GOOD_END) and "was stopped" not in text
             text = self._style(f"-- {text}", RED if is_bad else DIM)
@@ -52,7 +49,7 @@ class LogView:
     def _time(self, at: float) -> str:
         """Of today the local time; into a pipe, in a form that sorts."""
         if not self._is_terminal:
-            return _utc(at)
+            return utc_text(at)
         local = time.localtime(at)
         is_today = local[:3] == time.localtime()[:3]
         return time.strftime("%H:%M:%S" if is_today else "%m-%d %H:%M:%S", local)
@@ -68,11 +65,6 @@ def _json_line(line: LogLine) -> str:
     """A line of the supervisor as it is; of a worker its time, its name, ``stderr`` or ``pool``, the text."""
     if line.log == SUPERVISOR_LOG and json_fields(line.text) is not None:
         return line.text
-    at = None if line.at is None else _utc(line.at)
+    at = None if line.at is None else utc_text(line.at)
     fields: dict[str, Any] = {"ts": at, "log": line.log, "source": line.source, "text": line.text}
     return msgspec.json.encode(fields).decode()
-
-
-def _utc(at: float) -> str:
-    moment = dt.datetime.fromtimestamp(at, dt.UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"

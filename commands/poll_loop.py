@@ -1,10 +1,17 @@
-"""What programs with one poll loop over stdin, stdout and a socket share: which descriptors are polled, and writing."""
+"""What programs with one poll loop share: which descriptors are polled, writing, and the end by a signal."""
 
 import select
+import sys
 from collections import deque
 from collections.abc import Callable
+from typing import NoReturn
 
 READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+def exit_on_signal(number: int, _frame: object) -> NoReturn:
+    """Agents exit with such a code of their own, and are not killed by the signal."""
+    sys.exit(128 + number)
 
 
 class PollSet:

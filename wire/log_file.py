@@ -45,10 +45,15 @@ class LogLine(NamedTuple):
     text: str
 
 
+def utc_text(at: float) -> str:
+    """A Unix time in seconds as a log has it."""
+    seconds, milliseconds = divmod(int(at * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03}Z"
+
+
 def line_head(at: float, source: Source) -> bytes:
     """What a line of a worker's log begins with."""
-    seconds, milliseconds = divmod(int(at * 1000), 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03}Z {source} ".encode()
+    return f"{utc_text(at)} {source} ".encode()
 
 
 def log_path(directory: Path, name: str) -> Path:

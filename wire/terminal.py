@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import unicodedata
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from errors import AcquireTimeout, NoSupervisor, PoolError, PoolSaturated, Reque
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 RED, GREEN, YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
+_NAME_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 96, 95, 94, 92))
 
 _KEPT_CONTROLS = "\n\t"
 _INVISIBLE = re.compile(
@@ -51,6 +53,11 @@ def clean_stream(text: str) -> str:
 def display_width(text: str) -> int:
     """Columns that a text without control codes takes, or a few more: what joins with its neighbour counts too."""
     return len(text) if text.isascii() else sum(map(_char_width, text))
+
+
+def name_colour(name: str) -> str:
+    """One of six colours, always the same for a name."""
+    return _NAME_COLOURS[zlib.crc32(name.encode()) % len(_NAME_COLOURS)]
 
 
 def fit(text: str, columns: int) -> str:
