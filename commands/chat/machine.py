@@ -190,6 +190,8 @@ class ChatMachine:
         match request.purpose:
             case "open" | "look" | "history":
                 return self._unread(request, error, words, now)
+            case "page" if not self.transcript.questions.waits(request.subject):
+                return []  # it was decided meanwhile, so that nothing is left to be shown
             case "send":
                 self.transcript.mine.pop(request.params["run"], None)
                 return [*words, GiveBack(request.typed)]

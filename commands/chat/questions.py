@@ -72,9 +72,13 @@ class ChatQuestions:
         page = msgspec.convert(answer["page"], CallPage)
         question = self._open.get(call_id)
         if question is None:
-            return self._ask({"call": answer["call"]}, page) if call_id in self._found else []
+            return self._ask({"call": answer["call"]}, page) if self.waits(call_id) else []
         question.page, question.seen = page, page.seen
         return [CallText(page), *_hidden(page)]
+
+    def waits(self, call_id: str) -> bool:
+        """Whether the call is not closed yet."""
+        return call_id in self._open or call_id in self._found
 
     def decided(self, call_id: str) -> None:
         """It is closed, by any front end, or by the end of its turn."""

@@ -272,6 +272,9 @@ def test_a_state_that_is_older_than_an_event_is_asked_for_again(chat: Chat) -> N
     chat.happens("permission_decided", call_id="c1", decision="allow")
     chat.take(chat.machine.answered(chat.requests[-1], {"call": CALL, "page": SHOWN}, 1.0))
     assert chat.machine.transcript.questions.current is None
+    before = list(chat.printed)
+    chat.take(chat.machine.failed(chat.requests[-1], UsageError("there is no call 'c1'"), 1.0))
+    assert chat.printed == before
 
 
 def test_an_agent_that_is_not_known_is_asked_for_once_at_a_time() -> None:

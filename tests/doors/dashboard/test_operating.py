@@ -85,6 +85,28 @@ def test_a_command_in_the_background_is_listed_its_output_followed_and_killed(si
     expect(page.locator("#background-count")).to_have_text("")
 
 
+def test_the_output_of_a_command_is_asked_for_once_at_a_time(page: Page) -> None:
+    asked = page.evaluate(
+        """async () => {
+            const { BackgroundView } = await import("/assets/background.js");
+            let asked = 0;
+            const looks = [], { setInterval } = window, never = new Promise(() => {});
+            const one = { session_id: "p", status: "running", command: "make", started_at: 0, pid: 1, cwd: "/" };
+            const ask = async (_, { action }) => (action === "list" ? { sessions: [one] } : (asked++, never));
+            const model = { status: { workers: [{ session: "s", background: 1 }] } };
+            const view = new BackgroundView(model, { ask, mark: () => {}, now: () => 0 });
+            await view.refresh({ now: true });
+            view.draw();
+            window.setInterval = (look) => looks.push(look);
+            document.querySelector("#background li .button").click();
+            window.setInterval = setInterval;
+            for (const look of looks) await Promise.race([look(), look(), null]);
+            return [looks.length, asked];
+        }"""
+    )
+    assert asked == [1, 1]
+
+
 def test_events_are_what_agents_do_until_internals_are_wanted_by_channel_and_text(site: Site, page: Page) -> None:
     site.say("noisy", "ECHO:one")
     expect(page.locator("#events .event", has_text="noisy").filter(has_text="done")).to_have_count(1)
