@@ -24,6 +24,7 @@ _MOVES = {
 }
 _MAX_FILTER = 60
 _SESSION_SORT_KEYS = {
+    "used": SortKey(lambda session: session["used"], is_descending=True),
     "key": SortKey(lambda session: session["key"]),
     "state": SortKey(lambda session: session["state"]),
     "waiting": SortKey(lambda session: session["waiting"], is_descending=True),

@@ -81,16 +81,26 @@ class TopModel:
         return [{**worker, "cpu": self.load.get(worker["id"])} for worker in workers]
 
     def sessions(self) -> list[Record]:
-        """Those of the status, who waits for a person first, then those at work, each with its last line."""
+        """Those of the status, who waits for a person first, then those at work, each with its last line.
+
+        Of those in the same state the one used last is the first; of those not used since ``pool top`` began, the one
+        that the status names last.
+        """
         if self.status is None:
             return []
         states = states_in_status(self.status)
-        found = [
-            {**session, "state": states[session["key"]], "line": self.last_lines.get(session["key"], "")}
-            for session in self.status["sessions"]
-        ]
         recency = {key: place for place, key in enumerate(self.last_lines)}
-        return sorted(found, key=lambda one: (_RANKS[one["state"]], -recency.get(one["key"], -1)))
+        sessions = self.status["sessions"]
+        found = [
+            {
+                **session,
+                "state": states[session["key"]],
+                "line": self.last_lines.get(session["key"], ""),
+                "used": recency.get(session["key"], place - len(sessions)),
+            }
+            for place, session in enumerate(sessions)
+        ]
+        return sorted(found, key=lambda one: (_RANKS[one["state"]], -one["used"]))
 
     def _record_timing(self, event: EventEnvelope) -> None:
         match event.type:
@@ -314,6 +324,8 @@ def _pane(frame: _DrawContext, pane: Pane, width: int, most: int) -> Lines:
     is_sessions = pane == "sessions"
     records = frame.controls.arrange(pane, frame.model.sessions() if is_sessions else frame.model.workers())
     selected = frame.controls.position(pane, records)
+    if not records and frame.controls.filter:
+        return [Text(f"no {pane} with {frame.controls.filter!r}", "dim", no_wrap=True, overflow="ellipsis"), Text()]
     table = _sessions_table if is_sessions else partial(workers_table, cpu=format_percent)
     return _cut_table(records, table, width, most, selected=selected)
 

@@ -26,7 +26,7 @@ def chat(client: ControlClient, session: str, *, thinking: bool, **options: str 
     """Chat with a session on this terminal.
 
     Enter sends, also into a running turn; Alt-Enter or Ctrl-J begins a line; / lists commands. A tool call that
-    needs approval is decided with one key. Ctrl-C aborts the turn, twice leaves; what runs goes on.
+    needs approval is decided by y, n or a, and Enter. Ctrl-C aborts the turn, twice leaves; what runs goes on.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError('`pool chat` needs a terminal; without one: pool prompt -s KEY "TEXT"')

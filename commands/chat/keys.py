@@ -12,8 +12,6 @@ from commands.chat.effects import Effect
 from commands.chat.machine import ChatMachine
 from commands.chat.pastes import Pastes
 
-_ANSWER_KEYS = "yanv"
-
 
 class ChatKeys:
     """``bindings``: what each key does; the effects go to ``do``."""
@@ -24,7 +22,6 @@ class ChatKeys:
         self._do = do
         self.bindings = keys = KeyBindings()
         is_empty = Condition(lambda: not get_app().current_buffer.text)
-        is_asked = Condition(lambda: self._machine.transcript.questions.current is not None)
         is_completing = Condition(_is_completing)
         keys.add("enter", filter=~is_completing)(self._enter)
         keys.add("enter", filter=is_completing)(_take_completion)
@@ -35,8 +32,6 @@ class ChatKeys:
         keys.add("c-d", filter=is_empty)(lambda _event: self._do(self._machine.leave()))
         keys.add("c-o")(lambda _event: self._do(self._machine.transcript.calls.show()))
         keys.add(Keys.BracketedPaste)(self._paste)
-        for key in _ANSWER_KEYS:
-            keys.add(key, filter=is_asked & is_empty)(self._answer)
 
     def _enter(self, event: KeyPressEvent) -> None:
         """A text with pastes is not remembered: their words would mean nothing, or another text, in a later chat."""
@@ -58,14 +53,6 @@ class ChatKeys:
 
     def _paste(self, event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(self._pastes.shorten(event.data))
-
-    def _answer(self, event: KeyPressEvent) -> None:
-        """A key that answers nothing is the beginning of a text."""
-        effects = self._machine.transcript.questions.key(event.data)
-        if effects:
-            self._do(effects)
-        else:
-            event.current_buffer.insert_text(event.data)
 
 
 def _begin_line(event: KeyPressEvent) -> None:

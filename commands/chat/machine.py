@@ -23,6 +23,7 @@ HELP = {
     "/leave": "/leave - leave; the session stays (Ctrl-D)",
 }
 """The chat's own commands; all others are the supervisor's."""
+_BEGIN_AGAIN = frozenset({"/new", "/reset"})
 _STATE_EVENTS = frozenset({"run:start", "done", "state_changed", "permission_required", "permission_decided"})
 
 
@@ -88,7 +89,9 @@ class ChatMachine:
     def _send(self, text: str, shown: str) -> list[Effect]:
         run = uuid.uuid4().hex
         queue = QueueMode.STEER.value if self.transcript.running else None
-        params = omit_none(session=self.session, text=text, run=run, queue=queue, **self._options)
+        # a new conversation may be with another agent: the one that the session has would refuse the command itself
+        options = {} if text.split(maxsplit=1)[0] in _BEGIN_AGAIN else self._options
+        params = omit_none(session=self.session, text=text, run=run, queue=queue, **options)
         self.transcript.mine[run] = None
         return [Request("send", "agent", params, is_ordered=True, typed=shown)]
 
@@ -114,7 +117,7 @@ class ChatMachine:
     @property
     def is_busy(self) -> bool:
         """Whether a turn runs, or a message that was sent from here waits."""
-        return self.transcript.running is not None or bool(self.transcript.mine)
+        return self.transcript.running is not None or bool(self.transcript.mine or self.waits_for)
 
     # --- time ---
 
@@ -141,7 +144,9 @@ class ChatMachine:
         for event in events:
             self._changes += event.type in _STATE_EVENTS
             effects += self.transcript.event(event)
-        if self.transcript.running or not self.transcript.mine:
+            if event.type == "done":
+                self.waits_for = ""  # what else waits will be asked
+        if self.transcript.running:
             self.waits_for, self._look_at = "", None
         if self.transcript.running and not self.agent:
             effects += self._look_once()
@@ -173,9 +178,9 @@ class ChatMachine:
             case "send" if request.params["run"] in self.transcript.mine and not self.transcript.running:
                 self._look_at = now + SLOW_START_SECONDS
             case "look":
-                self._read_state(result)
+                self._read_state(result, now)
             case "open":
-                self._read_state(result)
+                self._read_state(result, now)
                 return self._opened(result, known=request.known)
             case "history":
                 return list(history_lines(result["messages"]))
@@ -212,18 +217,24 @@ class ChatMachine:
         said, self._said_error = self._said_error, error.message
         return words if error.message != said else []
 
-    def _read_state(self, view: Any) -> None:
+    def _read_state(self, view: Any, now: float) -> None:
+        """A message that waits is asked about again and again, also of one that was sent elsewhere."""
         self._said_error = ""
         self.agent, self.model = view["agent"], view["model"] or self.model
-        self.waits_for = (view["waits_for"] or "") if self._look_at is not None else ""
-        self.place = view.get("place")
+        is_waiting = bool(view["waits_for"]) and not self.transcript.running
+        self.waits_for, self.place = (view["waits_for"], view.get("place")) if is_waiting else ("", None)
+        if is_waiting and self._look_at is None:
+            self._look_at = now + LOOK_SECONDS
+        elif not is_waiting and not self.transcript.mine:
+            self._look_at = None
 
     def _opened(self, view: Any, *, known: int) -> list[Effect]:
         """Events come on a connection of their own: what is older than the last of them is asked for again."""
         asked: list[Effect] = []
         if known == self._changes:
             asked += self.transcript.questions.found(view["pending_permissions"])
-            self.transcript.running = view["last_run"] if view["state"] != "READY" else None
+            runs = view["state"] != "READY" and not view["waits_for"]
+            self.transcript.running = view["last_run"] if runs else None
         else:
             asked.append(self._look("open"))
         if self._is_open:

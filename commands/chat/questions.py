@@ -5,15 +5,16 @@ from typing import Any
 
 import msgspec
 
-from commands.chat.effects import CallText, Effect, Line, Request
+from commands.chat.effects import CallText, Effect, GiveBack, Line, Request
 from commands.event_text import call_text, question_text, reason_text, shown_page
 from wire.call_page import CallPage, describe_hidden
 from wire.messages import PermissionOption, omit_none
 from wire.terminal import clean
 
 _ALWAYS = "allow_always"
-_WORDS = {"y": "y", "yes": "y", "a": "a", "n": "n", "no": "n", "v": "v"}
-"""Keys that were typed as a line: they decide as the keys do, and never become a note."""
+_WORDS = {"y": "y", "yes": "y", "a": "a", "always": "a", "n": "n", "no": "n", "v": "v"}
+"""Lines that answer. A single key never does: it may be the first letter of a text."""
+_CONSENT = frozenset({"y", "yes", "always"})
 
 
 class OpenQuestion:
@@ -53,16 +54,21 @@ class ChatQuestions:
         if question is None:
             return ""
         if question.is_hidden:
-            return "v shows the rest · n Deny · or type what to do instead"
+            return "v shows the rest · n Deny · n and a text says why · then Enter"
         always = f" · a {clean(question.always.name)}" if question.always else ""
-        return f"y Allow{always} · n Deny · or type what to do instead"
+        return f"y Allow{always} · n Deny · n and a text says why · then Enter"
 
     def asked(self, data: dict[str, Any]) -> list[Effect]:
         """The data of the event ``permission_required``."""
         return self._ask(data, shown_page(data))
 
     def found(self, pending: Iterable[dict[str, Any]]) -> list[Effect]:
-        """Calls that waited when the chat began; what each would do is asked for."""
+        """All calls that wait now; what each that is new would do is asked for. Any other one is over."""
+        pending = list(pending)
+        waiting = {call["id"] for call in pending}
+        for call_id in [*self._open, *self._found]:
+            if call_id not in waiting:
+                self.decided(call_id)
         unknown = [call["id"] for call in pending if call["id"] not in self._open]
         self._found.update(unknown)
         return [self._look(call_id) for call_id in unknown]
@@ -90,12 +96,26 @@ class ChatQuestions:
         self._open.clear()
         self._found.clear()
 
-    def key(self, key: str) -> list[Effect]:
-        """A key was pressed while a question is open: y, n, a or v; nothing for one that does not apply."""
+    def answer(self, text: str, shown: str) -> list[Effect]:
+        """A line was entered while a question is open: ``y``, ``n``, ``a``, ``v``, or ``n`` and a note.
+
+        Any other text denies the call and is the note, unless it begins as a consent does: that decides nothing, and is
+        given back. ``shown``: as it was typed.
+        """
         question = self.current
         if question is None:
             return []
-        match key:
+        first, _, rest = text.strip().partition(" ")
+        if rest.strip() and first.strip(",.;:!").lower() in _CONSENT:
+            return [Line(self.keys, "warn", is_whole=True), GiveBack(shown)]
+        if rest.strip() and _WORDS.get(first.lower()) == "n":
+            return self._decide(question, "deny", shown, note=rest.strip())
+        if (word := _WORDS.get(text.strip().lower())) is None:
+            return self._decide(question, "deny", shown, note=text)
+        return self._answer(question, word) or [Line(self.keys, "warn", is_whole=True)]
+
+    def _answer(self, question: OpenQuestion, word: str) -> list[Effect]:
+        match word:
             case "y" if not question.is_hidden:
                 return self._decide(question, "allow")
             case "a" if question.always and not question.is_hidden:
@@ -105,19 +125,6 @@ class ChatQuestions:
             case "v" if question.is_hidden:
                 return [self._look(question.call_id, question.page.end)]
         return []
-
-    def answer(self, text: str, shown: str) -> list[Effect]:
-        """A line was entered while a question is open: one of its keys, or what to do instead, which denies it.
-
-        ``shown``: as it was typed.
-        """
-        question = self.current
-        if question is None:
-            return []
-        key = _WORDS.get(text.strip().lower())
-        if key is None:
-            return self._decide(question, "deny", shown, note=text)
-        return self.key(key) or [Line(self.keys, "warn", is_whole=True)]
 
     def refused(self, call_id: str) -> None:
         """The decision was not taken: the question is open again, unless it is over."""

@@ -108,14 +108,17 @@ class ChatTranscript:
         """A run has ended. All runs of a turn have its answer: the first of them shows what did not come in pieces."""
         shown = self.end_text()
         self.mine.pop(run, None)
-        if run == self.running:
+        if self.running in (run, None):  # None: it ran under a supervisor that has ended
             self.running = None
             self.questions.close_all()
             shown += self.calls.end_all()
         is_of_turn = bool(data.get("worker"))
-        if data.get("text") and not (is_of_turn and self._has_answer):
-            shown.append(Markdown(str(data["text"])))
-            self._has_answer = self._has_answer or is_of_turn
+        text = str(data.get("text") or "")
+        if text and not is_of_turn:  # a slash command's
+            shown.append(Line(text, "plain", is_whole=True))
+        elif text and not self._has_answer:
+            shown.append(Markdown(text))
+            self._has_answer = True
         words = describe_run_end(data)
         if not words or words == self._last_error:  # of messages that were steered into the turn, once
             return shown

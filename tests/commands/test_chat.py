@@ -1,79 +1,16 @@
 """What a chat does with keys, events and answers, without a terminal."""
 
-import json
 import re
-from typing import Any
 
-import msgspec
 import pytest
 
 from commands.chat.blocks import MAX_BLOCK_CHARS
-from commands.chat.effects import CallText, Effect, GiveBack, Leave, Line, Markdown, Request
-from commands.chat.machine import LEAVE_SECONDS, LOOK_SECONDS, SLOW_START_SECONDS, ChatMachine
+from commands.chat.effects import GiveBack, Leave, Line
+from commands.chat.machine import LEAVE_SECONDS, LOOK_SECONDS, SLOW_START_SECONDS
 from commands.chat.markdown import render_markdown
 from commands.chat.status import live_lines, shown_lines, status_text, wrapped_parts
 from errors import NoSupervisor, PoolError, RequestTimeout, UsageError
-from wire.events import channel_of
-from wire.messages import EventEnvelope
-
-CALL = {"id": "c1", "name": "exec", "input_preview": '{"command": "ls"}'}
-SHOWN = {"parts": [{"name": "command", "text": "ls"}]}
-
-
-class Chat:
-    """A machine of the session ``ada``, its requests, and what it has printed."""
-
-    def __init__(self, **options: Any) -> None:
-        self.machine = ChatMachine("ada", **options)
-        self.requests: list[Request] = []
-        self.printed: list[str] = []
-        self.others: list[Effect] = []
-        self.seq = 0
-
-    def take(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Request():
-                    self.requests.append(effect)
-                case Line(text=text, end=end):
-                    self.printed.append(text + end)
-                case Markdown(text=text):
-                    self.printed.append(text)
-                case CallText(page=page):
-                    self.printed += [part.text for part in page.parts]
-                case _:
-                    self.others.append(effect)
-
-    def type(self, text: str) -> None:
-        self.take(self.machine.submit(text, text))
-
-    def happens(self, type_: str, run: str | None = None, **data: Any) -> None:
-        self.seq += 1
-        raw = msgspec.Raw(json.dumps(data).encode())
-        event = EventEnvelope(self.seq, 1.0, "ada", channel_of(type_), type_, raw, run)
-        self.take(self.machine.events([event]))
-
-    def say(self, text: str) -> str:
-        """Send a message whose turn begins; its run."""
-        self.type(text)
-        run = str(self.requests[-1].params["run"])
-        self.happens("run:start", run, worker="w1", leader=run)
-        return run
-
-    def joins(self, leader: str, text: str) -> str:
-        """Send a message into the running turn of another run; its run."""
-        self.type(text)
-        run = str(self.requests[-1].params["run"])
-        self.happens("run:start", run, worker="w1", leader=leader)
-        return run
-
-    def ends(self, run: str, text: str = "", **data: Any) -> None:
-        """A run that a worker has carried out is over, as the gateway says it."""
-        self.happens("done", run, **{"reason": "completed", "text": text, "worker": "w1", **data})
-
-    @property
-    def asked(self) -> list[tuple[str, dict[str, Any]]]:
-        return [(request.method, request.params) for request in self.requests]
+from tests.commands.chats import CALL, SHOWN, Chat
 
 
 @pytest.fixture
@@ -136,69 +73,6 @@ def test_ctrl_c_aborts_only_what_was_begun_here_and_twice_leaves(chat: Chat) -> 
     chat.take(chat.machine.interrupt(20.0 + LEAVE_SECONDS + 0.2))
     assert chat.others == [Leave(130)]
     assert chat.printed[-1] == "session ada: its turn goes on; come back with: pool chat -s ada"
-
-
-def test_a_question_is_answered_with_one_key_once(chat: Chat) -> None:
-    run = chat.say("list")
-    chat.happens("tool:start", run, call=CALL)
-    chat.happens("permission_required", run, call=CALL, reason="every call needs approval", shown=SHOWN)
-    assert chat.printed[-2:] == ["? may it call exec (every call needs approval)", "ls"]
-    questions = chat.machine.transcript.questions
-    assert questions.keys == "y Allow · n Deny · or type what to do instead"
-    assert questions.key("a") == []
-    chat.take(questions.key("y"))
-    assert chat.asked[-1] == ("decide", {"call_id": "c1", "session": "ada", "decision": "allow"})
-    assert questions.key("y") == []
-    chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("gone"), 1.0))
-    chat.type("list the other directory")
-    note = {"call_id": "c1", "session": "ada", "decision": "deny", "note": "list the other directory"}
-    assert chat.asked[-1] == ("decide", note)
-    chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("gone"), 1.0))
-    assert chat.others == [GiveBack("list the other directory")]
-    chat.happens("permission_decided", run, call_id="c1", decision="deny", by="root")
-    chat.type("a message again")
-    assert chat.requests[-1].method == "agent"
-
-
-def test_what_cannot_be_sent_is_given_back_as_it_was_typed(chat: Chat) -> None:
-    chat.happens("permission_required", chat.say("list"), call=CALL, shown=SHOWN)
-    for decided in (False, True):
-        chat.take(chat.machine.submit("a long text", "[paste 1]"))
-        assert "a long text" in chat.requests[-1].params.values()
-        chat.take(chat.machine.failed(chat.requests[-1], NoSupervisor("gone"), 1.0))
-        assert chat.others[-1] == GiveBack("[paste 1]")
-        if not decided:
-            chat.happens("permission_decided", call_id="c1", decision="deny")
-
-
-def test_a_long_call_is_allowed_only_once_all_of_it_was_shown(chat: Chat) -> None:
-    run = chat.say("write")
-    chat.happens("permission_required", run, call=CALL, shown={**SHOWN, "hidden": 9, "hidden_lines": 2})
-    questions = chat.machine.transcript.questions
-    assert questions.key("y") == []
-    chat.type("yes")  # neither an answer, nor a note that denies it
-    assert (chat.printed[-1], chat.requests[1:]) == (questions.keys, [])
-    chat.take(questions.key("v"))
-    assert chat.asked[-1] == ("approvals.show", {"call_id": "c1", "session": "ada", "offset": 2})
-    page = {"parts": [{"name": "command", "text": "the rest", "offset": 2}], "offset": 2, "seen": "abcd"}
-    chat.take(chat.machine.answered(chat.requests[-1], {"call": CALL, "page": page}, 1.0))
-    assert chat.printed[-1] == "the rest"
-    chat.type(" Y ")  # as a line it is the same as the key
-    assert (chat.asked[-1][1]["decision"], chat.asked[-1][1]["seen"]) == ("allow", "abcd")
-
-
-def test_the_answer_for_ever_is_the_agents_own(chat: Chat) -> None:
-    run = chat.say("list")
-    options = [{"id": "once", "kind": "allow_once"}, {"id": "ever", "kind": "allow_always"}]
-    chat.happens("permission_required", run, call=CALL, shown=SHOWN, options=options)
-    chat.take(chat.machine.transcript.questions.key("a"))
-    assert chat.asked[-1][1]["option_id"] == "ever"
-    found = chat.machine.transcript.questions.found([{"id": "c2"}])
-    chat.take(found)
-    listed = {**CALL, "id": "c2", "options": options}
-    chat.take(chat.machine.answered(chat.requests[-1], {"call": listed, "page": SHOWN}, 1.0))
-    chat.take(chat.machine.transcript.questions.key("a"))
-    assert (chat.asked[-1][1]["call_id"], chat.asked[-1][1]["option_id"]) == ("c2", "ever")
 
 
 def test_a_call_is_one_line_and_unfolds(chat: Chat) -> None:
@@ -275,6 +149,26 @@ def test_a_state_that_is_older_than_an_event_is_asked_for_again(chat: Chat) -> N
     before = list(chat.printed)
     chat.take(chat.machine.failed(chat.requests[-1], UsageError("there is no call 'c1'"), 1.0))
     assert chat.printed == before
+
+
+def test_a_message_of_another_front_end_that_waits_is_no_turn(chat: Chat) -> None:
+    chat.take(chat.machine.connection(is_there=True))
+    view = {"agent": "main", "model": None, "waits_for": "the pool is full", "state": "WORKING", "last_run": "r1"}
+    chat.take(chat.machine.answered(chat.requests[0], {**view, "pending_permissions": []}, 1.0))
+    assert status_text(chat.machine, 60).startswith("waiting · ada")
+    assert live_lines(chat.machine, 40, 10) == ["… waits: the pool is full"]
+    chat.happens("run:accepted", "r2", text="another one")
+    assert chat.machine.next_wakeup() == 1.0 + LOOK_SECONDS
+    chat.happens("run:start", "r1", worker="w1", leader="r1")
+    assert (live_lines(chat.machine, 40, 10), chat.machine.next_wakeup()) == ([], None)
+
+
+def test_what_a_slash_command_says_is_no_markdown_and_a_new_conversation_may_be_anothers(chat: Chat) -> None:
+    chat.type("/new")
+    assert "agent" not in chat.requests[-1].params
+    chat.happens("done", chat.requests[-1].params["run"], reason="completed", text="one\n*two*")
+    chat.type("hello")
+    assert (chat.printed[-2], chat.requests[-1].params["agent"]) == ("one\n*two*", "main")
 
 
 def test_an_agent_that_is_not_known_is_asked_for_once_at_a_time() -> None:

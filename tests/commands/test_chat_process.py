@@ -27,7 +27,7 @@ def test_one_talks_approves_loses_the_supervisor_goes_on_and_leaves(short_dir: P
         chat.read_until_shown("idle · ada")
         chat.press('TOOL:exec {"command": "echo 4$((2*1))"}\r')
         chat.read_until_shown("approval · ada", "y Allow")
-        chat.press("a")  # always: the same command again is not asked about
+        chat.press("a\r")  # always: the same command again is not asked about
         chat.read_until_shown("ok, code 0", "idle · ada · main")
         chat.press('TOOL:exec {"command": "echo 4$((2*1))"}\r')
         chat.read_until_shown("(turn 2")

@@ -12,11 +12,13 @@ from tests.commands.test_top_view import a_status, lines_of
 
 
 class Screen:
-    """A model of five sessions and three workers, and its keys."""
+    """A model of five sessions and three workers, and its keys. The status names ``s0`` last: it is the newest."""
 
     def __init__(self, **status: Any) -> None:
         self.model, self.controls = TopModel(), TopControls()
-        self.model.update_status(a_status(sessions=5, **status))
+        document = a_status(sessions=5, **status)
+        document["sessions"].reverse()
+        self.model.update_status(document)
 
     def press(self, keys: str, columns: int = 80) -> list[Wish]:
         asked = (self.model.status or {})["gateway"]["permissions"]
@@ -69,10 +71,10 @@ def test_keys_select_across_panes_and_filters(keys: str, selected: str) -> None:
 def test_a_selection_stays_with_its_record_and_each_pane_has_its_own_order() -> None:
     screen = Screen(workers=0)
     screen.press("jj")
-    status = a_status(workers=0, sessions=5)
-    status["sessions"].reverse()
-    screen.model.update_status(status)
+    screen.model.update_status(a_status(workers=0, sessions=5))
     assert (screen.shown()[0], screen.selected()) == ("s4", "s2")
+    screen.press("s")
+    assert (screen.shown()[0], screen.controls.sorted_by) == ("s4", "used")
     screen.press("s")
     assert (screen.shown()[0], screen.selected(), screen.controls.sorted_by) == ("s0", "s2", "key")
     screen.press("\t")
