@@ -60,8 +60,8 @@ class ConversationResets:
         if strategy:  # no turn runs, in which the worker's own event would be heard
             self._note(life, strategy, held.cause or None)
             facts = {"session": action.session, "worker": life.id, "strategy": strategy}
-            facts |= {"cause": held.cause} if held.cause else {}
-            self._on_event("agent_resumed", facts | ({"sealed": held.sealed} if held.sealed else {}))
+            more = {"cause": held.cause, "error": held.error, "sealed": held.sealed}
+            self._on_event("agent_resumed", facts | {name: value for name, value in more.items() if value})
         self._listeners.connect(action.session, life)
         return WorkerResetDone(life.id, action.session, held.session_file)
 

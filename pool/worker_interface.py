@@ -183,7 +183,8 @@ async def _resume_conversation(
         raise ResumeFailed(redacted(client, f"asked to resume {transcript}, the worker holds {held}"))
     sealed = [call[:_MAX_ID] for call in (resumed.sealed or [])[:_MAX_SEALED]]
     strategy = resumed.strategy[:_MAX_ID] if resumed.strategy else msgspec.UNSET
-    return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET, strategy, resumed.cause)
+    error = redacted(client, resumed.error) if resumed.error else msgspec.UNSET
+    return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET, strategy, resumed.cause, error)
 
 
 _FULL_DISK = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)

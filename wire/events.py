@@ -181,13 +181,15 @@ class EventType(StrEnum):
                 ),
                 "{cause=less?it had less than the transcript}",
                 "{cause=error?it refused to load it}",
+                "in its words: {error}",
                 "the session was interrupted; tool calls sealed: {sealed}",
             ),
             mark="!",
         ),
     )
     """Another worker goes on with the conversation. ``sealed`` (calls that were left open), ``strategy`` (kept,
-    loaded, resumed, refed), ``cause`` (why it was refed: unsupported, less, error)."""
+    loaded, resumed, refed), ``cause`` (why it was refed: unsupported, less, error), ``error`` (the agent's
+    own words, where it refused)."""
     TOKEN_USAGE = (
         "token_usage",
         EventChannel.MONITOR,

@@ -198,7 +198,8 @@ class SessionResult(msgspec.Struct, frozen=True):
 
     ``sealed``: ids of the tool calls that a former worker had left open and that were closed now, where there are any.
     ``strategy``: how an agent whose own memory is not ours to read goes on with the conversation: ``kept``, ``loaded``,
-    ``resumed``, or ``refed``, where it was given the end of it as text; ``cause``: why that had to be.
+    ``resumed``, or ``refed``, where it was given the end of it as text; ``cause``: why that had to be; ``error``: the
+    agent's own words, where it refused to go on.
     """
 
     session_id: str
@@ -206,6 +207,7 @@ class SessionResult(msgspec.Struct, frozen=True):
     sealed: list[str] | msgspec.UnsetType = msgspec.UNSET
     strategy: str | msgspec.UnsetType = msgspec.UNSET
     cause: str | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Bookmark(msgspec.Struct, frozen=True):

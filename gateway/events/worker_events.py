@@ -156,6 +156,7 @@ class _Resumed(msgspec.Struct, frozen=True, omit_defaults=True):
     sealed: list[str] = msgspec.field(default_factory=list)
     strategy: str | None = None
     cause: str | None = None
+    error: str | None = None
 
 
 class _Background(msgspec.Struct, frozen=True):
@@ -197,7 +198,8 @@ def _error(data: msgspec.Raw) -> PublishedEvent:
 def _agent_resumed(data: msgspec.Raw) -> PublishedEvent:
     event = _decode(data, _Resumed)
     sealed = [call[:_MAX_ID] for call in event.sealed[:_MAX_SEALED]]
-    return PublishedEvent(EventType.AGENT_RESUMED, _Resumed(sealed, _truncate(event.strategy), _truncate(event.cause)))
+    words = map(_truncate, (event.strategy, event.cause, event.error))
+    return PublishedEvent(EventType.AGENT_RESUMED, _Resumed(sealed, *words))
 
 
 def _typed(type_: EventType, kind: type[msgspec.Struct]) -> Callable[[msgspec.Raw], PublishedEvent]:

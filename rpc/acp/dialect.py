@@ -251,8 +251,8 @@ class AcpDialect:
         self._run_alone(request_id, "switch_session", switch, self._switch_result)
 
     def _switch_result(self, conversation: AcpConversation) -> SessionResult:
-        strategy, cause = self._sessions.strategy or msgspec.UNSET, self._sessions.cause or msgspec.UNSET
-        return SessionResult(conversation.id, conversation.journal, strategy=strategy, cause=cause)
+        how = {name: getattr(self._sessions, name) or msgspec.UNSET for name in ("strategy", "cause", "error")}
+        return SessionResult(conversation.id, conversation.journal, **how)
 
     def _probe_resume(self, request_id: str, raw: msgspec.Raw) -> None:
         nonce = decode_params(raw, AcpProbeParams).nonce

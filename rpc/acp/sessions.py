@@ -53,7 +53,8 @@ class AcpSessions:
         awaits_id: ``session/new`` is not answered.
         retire_reason: why the process should serve no further conversation.
         has_lost_current: the agent no longer has the conversation that was the current one, and no other is.
-        strategy, cause: how the latest switch went on with its conversation, and why it fed it again.
+        strategy, cause, error: how the latest switch went on with its conversation, why it fed it again, and in which
+            words the agent refused.
         on_state: called with what an agent said of the state of a conversation while it loaded it.
         on_begun: called when ``session/new`` has been answered and its conversation is the current one.
     """
@@ -75,6 +76,7 @@ class AcpSessions:
         self.has_lost_current = False
         self.strategy: str | None = None
         self.cause: str | None = None
+        self.error: str | None = None
         self.on_begun: Callable[[], None] = lambda: None
         self.on_state: Callable[[AcpConversation, dict[str, Any]], None] = lambda _conversation, _update: None
 
@@ -204,7 +206,7 @@ class AcpSessions:
         close; ``timeout``; ``used``; ``load_refused``; and what beginning a conversation raises. Raises
         ProtocolViolation where the agent replays another conversation.
         """
-        self.strategy = self.cause = None
+        self.strategy = self.cause = self.error = None
         if posixpath.normpath(facts.cwd) != posixpath.normpath(self._options.cwd):
             raise WorkerRefused(
                 f"the conversation belongs to {facts.cwd}, this worker to {self._options.cwd}", worker_code="other_cwd"
@@ -292,7 +294,7 @@ class AcpSessions:
                 continue  # what was not resumed can be loaded
             if verdict is ReplayVerdict.WHOLE:
                 return (yield from self._take_up(path, facts, method, answer, replay))
-            cause = "less"
+            cause, words = "less", None
             yield from self._close(facts.agent_session)
             break
         try:
@@ -381,7 +383,7 @@ class AcpSessions:
         return False
 
     def _report(self, strategy: str, cause: str | None = None, words: str | None = None) -> None:
-        self.strategy, self.cause = strategy, cause
+        self.strategy, self.cause, self.error = strategy, cause, words
         run_id, seq = self._link.stamp()
         self._link.emit(
             "agent_resumed", AgentResumed(strategy=strategy, cause=cause, error=words, run_id=run_id, seq=seq)

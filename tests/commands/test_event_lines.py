@@ -19,6 +19,7 @@ from wire.terminal import display_width
 AT = time.strftime("%H:%M:%S", time.localtime(0))
 CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la", "duration_ms": 1500}
 REFED = "the agent has lost its memory of the conversation and its tool calls; it was given the end of the transcript"
+REFUSED = {"strategy": "refed", "cause": "error", "error": "gone"}
 BROKE = {"code": "x", "message": "it broke"}
 SKIPPED = {"agent": "ops", "reason": "exec", "state": "skipped", "skipped": "disabled"}
 UNDELIVERABLE = {"agent": "ops", "reason": "exec", "state": "undeliverable", "to": "webhook:a", "error": "gone"}
@@ -43,6 +44,7 @@ USED = {"reason": "completed", "usage": {"input_tokens": 10, "output_tokens": 4}
         ("agent_resumed", {"strategy": "seal", "sealed": ["c1"]}, "the session was interrupted; tool calls sealed: 1"),
         ("agent_resumed", {"strategy": "refed"}, REFED),
         ("agent_resumed", {"strategy": "refed", "cause": "less"}, f"{REFED}, it had less than the transcript"),
+        ("agent_resumed", REFUSED, f"{REFED}, it refused to load it, in its words: gone"),
         ("compaction:start", {"reason": "overflow"}, "the conversation is being compacted (overflow)"),
         ("compaction:end", {"reason": "overflow"}, "the conversation is compacted"),
         ("compaction:end", {"error": "no"}, "the conversation could not be compacted: no"),

@@ -36,7 +36,7 @@ class SlowWorker(MemoryWorker):
         return await super().resume_params(transcript, honest=honest)
 
     def switch_session(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {**super().switch_session(request), "strategy": "refed", "cause": "less"}
+        return {**super().switch_session(request), "strategy": "refed", "cause": "error", "error": "gone"}
 
 
 class RetiringDialect(NativeDialect):
@@ -84,7 +84,8 @@ async def test_how_a_conversation_goes_on_is_published(autojump_clock: MockClock
     launcher.kind = SlowWorker
     await turn(launcher, ACP, on_event=lambda event, data: events.append((event, data)))
     resumed = [data for event, data in events if event == "agent_resumed"]
-    assert resumed == [{"session": "alice", "worker": "w1", "strategy": "refed", "cause": "less"}]
+    facts = {"strategy": "refed", "cause": "error", "error": "gone"}
+    assert resumed == [{"session": "alice", "worker": "w1", **facts}]
 
 
 async def test_a_worker_that_should_serve_no_further_conversation_is_replaced_after_its_turn(

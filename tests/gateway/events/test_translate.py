@@ -136,7 +136,7 @@ FAILED = {"phase": "end", "reason": "overflow", "aborted": True, "error": "x"}
         ("todo_changed", {"items": [{"text": "x"}], "seq": 1}, MONITOR, "todo_changed", {"items": [{"text": "x"}]}),
         ("file_changed", {"path": "a", "run_id": "r"}, MONITOR, "file_changed", {"path": "a"}),
         ("agent_resumed", {"strategy": "refed", "seq": 1}, MONITOR, "agent_resumed", {"strategy": "refed"}),
-        ("agent_resumed", {"cause": "c" * 300}, MONITOR, "agent_resumed", {"cause": "c" * 300}),
+        ("agent_resumed", {"error": "c" * 300}, MONITOR, "agent_resumed", {"error": "c" * 300}),
         ("agent_resumed", {"sealed": ["c1"], "seq": 1}, MONITOR, "agent_resumed", {"sealed": ["c1"]}),
         ("background", {"running": 2}, MONITOR, "background", {"running": 2}),
         ("mood", {"level": 3}, MONITOR, "worker:mood", {"level": 3}),

@@ -188,7 +188,7 @@ def journal_lines(entries: Iterable[JournalWrite]) -> list[str]:
 
 
 def _short_result(result: Any) -> str:
-    if isinstance(result, dict) and set(result) - {"strategy", "cause"} == {"session_id", "session_file"}:
+    if isinstance(result, dict) and set(result) - {"strategy", "cause", "error"} == {"session_id", "session_file"}:
         return f"holds {result['session_file']}"
     return short(result)
 

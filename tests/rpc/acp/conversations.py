@@ -27,8 +27,9 @@ def strategy(agent: Agent) -> dict[str, Any]:
     """How the agent went on."""
     [found] = [data for event, data in agent.events if event == "agent_resumed"]
     [answer] = [json.loads(bytes(message.result)) for message in agent.messages if b"strategy" in bytes(message.result)]
-    assert answer["strategy"] == found["strategy"]  # in the answer too: no turn runs, in which an event is heard
-    return {name: found[name] for name in ("strategy", "cause") if name in found}
+    said: dict[str, Any] = {name: found[name] for name in ("strategy", "cause", "error") if name in found}
+    assert {name: answer[name] for name in said} == said  # in the answer too: no turn runs, in which an event is heard
+    return said
 
 
 def end_of_turn(agent: Agent) -> dict[str, Any]:

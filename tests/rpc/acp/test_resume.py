@@ -95,7 +95,7 @@ def test_an_error_becomes_a_new_conversation_that_is_reported_the_end_of_the_old
     agent = loading()
     agent.refuse("session/load", -32002, "Resource not found")
     agent.answer("session/new", {"sessionId": "s2"})
-    assert strategy(agent) == {"strategy": "refed", "cause": "error"}
+    assert strategy(agent) == {"strategy": "refed", "cause": "error", "error": "Resource not found (-32002)"}
     agent.prompt("what did I say?")
     earlier, text = agent.sent[-1]["params"]["prompt"]
     assert text == {"type": "text", "text": "what did I say?"}
