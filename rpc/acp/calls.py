@@ -15,6 +15,7 @@ _MAX_ENDED = 4_096
 _MAX_KEPT = 16 * 1024 * 1024
 """Bytes of all open calls; of one that goes beyond little is kept."""
 NO_RESULT = "no result"
+_CROWDED_OUT = f"no longer followed: {_MAX_OPEN:,} later calls are open"
 
 
 class FileChanged(StampedEvent, frozen=True):
@@ -85,23 +86,25 @@ class CallBook:
     def end_all(self, run: AcpRun | None) -> None:
         """The turn is over: no result of what is open will come."""
         for entry in list(self._open.values()):
-            entry.call = msgspec.structs.replace(entry.call, status="failed")
-            self._end(entry, run, NO_RESULT)
+            self._give_up(entry, run, NO_RESULT)
 
     def _within_budget(self, call: AcpCall, before: AcpCall | None) -> AcpCall:
         more = call.size - (before.size if before is not None else 0)
         return call if self._kept + more <= _MAX_KEPT else call.without_details()
 
     def _keep(self, entry: _OpenCall, call: AcpCall) -> None:
-        if call.id in self._open:
-            self._kept += call.size - entry.call.size
+        self._kept += call.size - entry.call.size
         entry.call = call
 
+    def _give_up(self, entry: _OpenCall, run: AcpRun | None, why: str) -> None:
+        entry.call = msgspec.structs.replace(entry.call, status="failed")
+        self._end(entry, run, why)
+
     def _start(self, call: AcpCall, run: AcpRun | None) -> _OpenCall:
-        entry = _OpenCall(call, self._link.now)
-        if len(self._open) < _MAX_OPEN:
-            self._open[call.id] = entry
-            self._kept += call.size
+        if len(self._open) >= _MAX_OPEN:  # of an agent that never says how its calls end
+            self._give_up(next(iter(self._open.values())), run, _CROWDED_OUT)
+        entry = self._open[call.id] = _OpenCall(call, self._link.now)
+        self._kept += call.size
         if run is not None:
             run.break_text()
         view = call.view(state="RUNNING" if call.is_over else None)
@@ -110,8 +113,8 @@ class CallBook:
 
     def _end(self, entry: _OpenCall, run: AcpRun | None, said: str | None) -> None:
         call = entry.call
-        if self._open.pop(call.id, None) is not None:
-            self._kept -= call.size
+        del self._open[call.id]
+        self._kept -= call.size
         self._ended[call.id] = _id_of(run)
         if len(self._ended) > _MAX_ENDED:
             self._ended.pop(next(iter(self._ended)))

@@ -164,6 +164,21 @@ def test_questions_are_kept_within_bounds_and_those_beyond_are_cancelled(busy: A
     assert kept_by(busy) - before < 40 * MIB
 
 
+def test_of_more_calls_than_can_be_followed_the_oldest_ends_and_each_starts_once(busy: Agent) -> None:
+    for number in range(1_001):
+        busy.update("tool_call", toolCallId=f"t{number}", title=f"{number}")
+    assert busy.reported[-4:] == [
+        f"tool error other FAILED '0' {(why := 'no longer followed: 1,000 later calls are open')!r}",
+        "tool_executed other FAILED",
+        f"tool end other FAILED '0' {why!r}",
+        "tool start other PENDING '1000'",
+    ]
+    for number in (0, 1_000):
+        busy.update("tool_call_update", toolCallId=f"t{number}", status="in_progress")
+    assert busy.reported[-1] == "tool update other RUNNING '1000'"
+    assert sum(line.startswith("tool start") for line in busy.reported) == 1_001
+
+
 def test_an_option_whose_id_cannot_be_given_back_is_not_offered(busy: Agent) -> None:
     options = [{"optionId": LONG, "kind": "allow_once"}, {"optionId": "no", "kind": "reject_once", "name": LONG}]
     params = {"sessionId": "s1", "toolCall": {"toolCallId": "t1"}, "options": options}
