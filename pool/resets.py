@@ -14,8 +14,9 @@ from pool.worker_interface import EventSink, LoadedConversation, PoolWorker, is_
 from pool.worker_output import RawListeners
 from pool.worker_task import WorkerTask
 from profiles import DIALECTS
+from rpc.acp.new_id import ID_REUSED
 from rpc.acp.requests import AcpProbeResult
-from rpc.acp.sessions import ID_REUSED, LOAD_REFUSED, PROBE_SECONDS
+from rpc.acp.sessions import LOAD_REFUSED, PROBE_SECONDS
 
 
 class ConversationResets:

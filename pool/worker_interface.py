@@ -15,7 +15,7 @@ import trio
 from errors import PoolError, ProtocolViolation, ResumeFailed, WorkerRefused
 from pool.stimuli import Reset
 from profiles.profile import CapabilityProfile, SoftArgs, server_secrets
-from rpc.acp.sessions import ID_REUSED
+from rpc.acp.new_id import ID_REUSED
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
 from rpc.transport import MAX_REASON_CHARS, ProcessFacts

@@ -77,7 +77,7 @@ class AcpDialect:
         self._turns = AcpTurns(link, sessions, calls, self._desk, options=options, abort_grace=settings.abort_grace)
         updates = AcpUpdateHandler(link, self._turns, calls)
         self._inbox = AcpInbox(link, sessions, self._turns, updates, self._desk)
-        sessions.on_begun, sessions.on_state = self._inbox.release, updates.handle
+        sessions.on_answered, sessions.on_state = self._inbox.release, updates.handle
         self._ping = PingCheck(link)
         self._exclusive: str | None = None
         self._methods: dict[str, Callable[[str, msgspec.Raw], None]] = {

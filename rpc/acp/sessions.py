@@ -10,6 +10,7 @@ from rpc.acp.conversation import AcpConversation, Replay, ReplayVerdict, journal
 from rpc.acp.link import AcpLink, AcpProcedure, AcpRequest
 from rpc.acp.login import login_error, with_login
 from rpc.acp.messages import METHOD_NOT_FOUND, PROTOCOL_VERSION, AcpAnswer, text_of
+from rpc.acp.new_id import id_reused, read_new_id
 from rpc.acp.options import AcpOptions, JournalFacts
 from rpc.acp.prompt import process_mark
 from rpc.acp.session_config import read_config
@@ -24,10 +25,6 @@ LOAD_REFUSED = "load_refused"
 """The ``worker_code`` where an agent has refused a load, and then also to begin the conversation again."""
 MAX_CONVERSATIONS = 20
 """Conversations that a process may have open: it closes none, or refuses to."""
-ID_REUSED = "id_reused"
-"""The ``worker_code`` where an agent has called a new conversation by the id of another one."""
-_MAX_SHOWN_ID = 100
-_MAX_SESSION_ID = 1_024
 _UNUSABLE = -1
 """Turns of a conversation that is open in the process and is not what it should be."""
 
@@ -56,7 +53,8 @@ class AcpSessions:
         strategy, cause, error: how the latest switch went on with its conversation, why it fed it again, and in which
             words the agent refused.
         on_state: called with what an agent said of the state of a conversation while it loaded it.
-        on_begun: called when ``session/new`` has been answered and its conversation is the current one.
+        on_answered: called when ``session/new`` has been answered; its conversation is the current one then, or there
+            is none.
     """
 
     def __init__(self, link: AcpLink, options: AcpOptions, wanted: WantedSettings, idle_limit: float) -> None:
@@ -77,7 +75,7 @@ class AcpSessions:
         self.strategy: str | None = None
         self.cause: str | None = None
         self.error: str | None = None
-        self.on_begun: Callable[[], None] = lambda: None
+        self.on_answered: Callable[[], None] = lambda: None
         self.on_state: Callable[[AcpConversation, dict[str, Any]], None] = lambda _conversation, _update: None
 
     @property
@@ -130,14 +128,12 @@ class AcpSessions:
         self.awaits_id = True
         try:
             answer = yield from self._with_login("session/new", self._place())
+            session = read_new_id(answer, self.name, self.known - {lost_id})
+        except WorkerRefused:
+            self.on_answered()
+            raise
         finally:
             self.awaits_id = False
-        session = text_of(answer.result.get("sessionId"))
-        if not session or len(session) > _MAX_SESSION_ID:
-            problem = f"with a sessionId of {len(session)} characters" if session else "without a sessionId"
-            raise WorkerRefused(f"the agent has answered session/new {problem}", worker_code="bad_answer")
-        if session in self.known and session != lost_id:
-            raise id_reused(self.name, session)
         path = journal or journal_path(self._options.journal_dir, session)
         conversation = AcpConversation(session, path, read_config(answer.result), turns=turns, fresh=True)
         conversation.earlier = earlier
@@ -152,7 +148,7 @@ class AcpSessions:
         conversation.servers = self._servers
         if len(self._open) >= MAX_CONVERSATIONS:
             self.retire_reason = f"it has {len(self._open)} conversations open, which it does not close"
-        self.on_begun()
+        self.on_answered()
         try:
             yield from apply_settings(conversation, self._wanted)
         except WorkerRefused:
@@ -388,9 +384,3 @@ class AcpSessions:
         self._link.emit(
             "agent_resumed", AgentResumed(strategy=strategy, cause=cause, error=words, run_id=run_id, seq=seq)
         )
-
-
-def id_reused(name: str, session: str) -> WorkerRefused:
-    """Two conversations under one id could not be told apart, and the agent may have mixed them."""
-    words = f"{name} has answered session/new with the id of an earlier conversation ({session[:_MAX_SHOWN_ID]})"
-    return WorkerRefused(f"{words}; an agent must give each conversation an id of its own", worker_code=ID_REUSED)

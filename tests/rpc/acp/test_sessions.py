@@ -283,6 +283,20 @@ def test_no_more_than_64_lines_and_a_MiB_are_held(size: int, lines: int, held: i
     assert len([line for line in agent.reported if line.startswith("state_changed")]) == held
 
 
+@pytest.mark.parametrize("answer", [{"error": {"code": 1, "message": "no"}}, {"result": {}}])
+def test_what_was_held_for_a_conversation_that_did_not_begin_is_none_of_the_next_ones(answer: dict[str, Any]) -> None:
+    agent = Agent()
+    agent.ask("new_session")
+    agent.ask("new_session")
+    agent.answer("session/close")
+    agent.update("session_info_update", session="s2", title="of the first")
+    agent.say({"jsonrpc": "2.0", "id": agent.pop("session/new")["id"], **answer})
+    agent.ask("new_session")
+    agent.update("session_info_update", session="s2", title="of the second")
+    agent.answer("session/new", {"sessionId": "s2"})
+    assert [data["session_name"] for event, data in agent.events if event == "state_changed"] == ["of the second"]
+
+
 def test_updates_of_earlier_conversations_change_nothing_and_are_counted() -> None:
     agent = Agent()
     agent.ask("new_session")
