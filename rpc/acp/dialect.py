@@ -74,7 +74,7 @@ class AcpDialect:
         self._sessions = sessions = AcpSessions(link, options, self._wanted, settings.request_timeout)
         calls = CallBook(link)
         self._desk = PermissionDesk(link, calls, options.permission_mode)
-        self._turns = AcpTurns(link, sessions, calls, self._desk, options=options, abort_grace=settings.abort_grace)
+        self._turns = AcpTurns(link, sessions, calls, self._desk, options=options, settings=settings)
         updates = AcpUpdateHandler(link, self._turns, calls)
         self._inbox = AcpInbox(link, sessions, self._turns, updates, self._desk)
         sessions.on_answered, sessions.on_state = self._inbox.release, updates.handle

@@ -6,7 +6,7 @@ import msgspec
 
 from rpc.acp.calls import CallBook
 from rpc.acp.conversation import AcpConversation
-from rpc.acp.link import AcpLink, AcpRequest
+from rpc.acp.link import AcpLink, AcpRequest, refusal
 from rpc.acp.loss import Loss, loss_of
 from rpc.acp.messages import AcpAnswer, text_of
 from rpc.acp.options import AcpOptions
@@ -16,6 +16,7 @@ from rpc.acp.run import AcpPhase, AcpPhaseEvent, AcpRun, next_acp_phase
 from rpc.acp.sessions import AcpSessions
 from rpc.acp.updates import used_tokens
 from rpc.run_events import ContextUsage, Done, ErrorEvent, RunStart, TokenUsageEvent
+from rpc.settings import RpcSettings
 from wire.messages import PromptParams, PromptResult, TextParams
 
 
@@ -30,14 +31,14 @@ class AcpTurns:
         desk: PermissionDesk,
         *,
         options: AcpOptions,
-        abort_grace: float,
+        settings: RpcSettings,
     ) -> None:
         self._link = link
         self._sessions = sessions
         self._calls = calls
         self._desk = desk
         self._options = options
-        self._abort_grace = abort_grace
+        self._settings = settings
         self._phase = AcpPhase.IDLE
         self._conversation: AcpConversation | None = None
         self._last_session = ""
@@ -102,19 +103,21 @@ class AcpTurns:
             return
         steering: dict[str, Any] = {"steering": {"idleBehavior": "promptRequired"}}
         blocks = text_blocks(params.text, params.images)
-        request = AcpRequest(
-            "_session/steering", {"sessionId": conversation.session, "prompt": blocks, "_meta": steering}
-        )
+        asked = {"sessionId": conversation.session, "prompt": blocks, "_meta": steering}
+        request = AcpRequest("_session/steering", asked, seconds=self._settings.request_timeout)
 
         def answered(answer: AcpAnswer) -> None:
-            outcome = text_of(answer.result.get("outcome"))
-            if answer.error is not None:
-                self._link.reject(request_id, "busy", answer.error.text)
-            elif outcome not in ("injected", "startedNewTurn"):
-                self._link.reject(request_id, "idle", "the turn has ended before the text reached it")
-            else:
+            error = None if answer.error is None else refusal(request.method, answer.error)
+            is_late = error is not None and error.details["worker_code"] == "timeout"
+            is_in = text_of(answer.result.get("outcome")) in ("injected", "startedNewTurn")
+            if is_in or is_late:  # without a text that came in after all, a replay would be another conversation's
                 self._link.record(user_entry(conversation, None, params.text, params.images, origin="steer"))
+            if error is not None:
+                self._link.reject(request_id, "timeout" if is_late else "busy", error.message)
+            elif is_in:
                 self._join(request_id, run, is_prompt=is_prompt)
+            else:
+                self._link.reject(request_id, "idle", "the turn has ended before the text reached it")
 
         self._link.send(request, answered)
 
@@ -138,7 +141,7 @@ class AcpTurns:
         self._move(AcpPhaseEvent.CANCEL)
         self._link.notify("session/cancel", {"sessionId": self._conversation.session})
         self._desk.cancel_all()
-        self._give_up_at = self._link.now + self._abort_grace
+        self._give_up_at = self._link.now + self._settings.abort_grace
 
     def next_deadline(self) -> float | None:
         """When an aborted turn is given up."""

@@ -301,6 +301,18 @@ def test_a_steer_that_did_not_get_in_says_so(answer: dict[str, Any], reported: s
     assert len(agent.journal) == 1
 
 
+def test_a_steer_without_an_answer_is_given_up_and_kept_since_it_may_have_got_in() -> None:
+    agent = steerable()
+    agent.prompt("hi")
+    agent.prompt("faster", streaming_behavior="steer")
+    agent.wait(31)
+    assert agent.reported[-1] == "c2: error timeout"
+    assert journal_lines(agent.journal)[-1] == "user <steer>: faster"
+    agent.answer("_session/steering", {"outcome": "injected"})
+    agent.end()
+    assert [line for line in agent.reported if line.startswith("c2")] == ["c2: error timeout"], "late"
+
+
 def test_a_prompt_that_steers_is_answered_with_the_end_of_the_turn() -> None:
     agent = steerable()
     agent.prompt("hi")
