@@ -6,11 +6,14 @@ import msgspec
 
 from rpc.acp.link import AcpLink
 from rpc.acp.messages import (
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    UNUSABLE_ID,
     AcpLine,
     MessageChunkLine,
     ThoughtChunkLine,
     decode_any,
+    is_usable_id,
     object_of,
     text_of,
 )
@@ -74,6 +77,8 @@ class AcpInbox:
         """Work off one line."""
         if line.is_answer:
             self._link.deliver(line)
+        elif line.has_unusable_id:
+            self._link.refuse(None, INVALID_REQUEST, UNUSABLE_ID)
         elif line.method == "session/update":
             self._update(line.params)
             if line.is_request and line.id is not None:  # none has to be answered, but nothing may wait for us
@@ -81,10 +86,12 @@ class AcpInbox:
         elif line.is_request:
             self._request(line)
         elif line.method == "$/cancel_request":
-            self._desk.withdraw(object_of(decode_any(line.params)).get("requestId"))
+            named = object_of(decode_any(line.params)).get("requestId", msgspec.UNSET)
+            if is_usable_id(named):
+                self._desk.withdraw(named)
 
     def release(self) -> None:
-        """The conversation that was begun has its id: what was held for it is worked off, the rest is passed over."""
+        """``session/new`` is answered: what was held for its conversation is worked off, the rest is passed over."""
         held, self._held, self._held_bytes = self._held, [], 0
         for session, update in held:
             self._route(session, update)

@@ -13,6 +13,7 @@ from wire.run_text import excerpt
 
 PROTOCOL_VERSION = 1
 
+INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
 METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
@@ -20,6 +21,7 @@ AUTH_REQUIRED = -32000
 RESOURCE_NOT_FOUND = -32002
 
 _MAX_REQUEST_ID = 1_024
+UNUSABLE_ID = f"id: expected a whole number or a text of at most {_MAX_REQUEST_ID:,} characters"
 _MAX_REASON = 8_000
 """Characters of an error's message, and of its details."""
 
@@ -39,18 +41,23 @@ class AcpLine(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_request(self) -> bool:
         """Whether it wants an answer."""
-        return isinstance(self.method, str) and has_usable_id(self.id)
+        return isinstance(self.method, str) and is_usable_id(self.id)
+
+    @property
+    def has_unusable_id(self) -> bool:
+        """Whether it wants an answer that cannot repeat its id."""
+        return isinstance(self.method, str) and self.id is not msgspec.UNSET and not is_usable_id(self.id)
 
     @property
     def is_answer(self) -> bool:
         """Whether it answers something, be it without an id or, as JavaScript writes nothing at all, a result."""
         if isinstance(self.method, str):
             return False
-        known = self.id is not msgspec.UNSET and self.id is not None and has_usable_id(self.id)
+        known = self.id is not msgspec.UNSET and self.id is not None and is_usable_id(self.id)
         return known or self.result is not EMPTY or self.error is not EMPTY
 
 
-def has_usable_id(identity: object) -> bool:
+def is_usable_id(identity: object) -> bool:
     """Whether an id is one: a number, a text of no more than 1,024 characters, or null."""
     if isinstance(identity, str):
         return len(identity) <= _MAX_REQUEST_ID

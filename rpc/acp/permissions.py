@@ -119,6 +119,8 @@ class PermissionDesk:
             decided = "Allowed" if _allows(chosen) else "Denied"
             question.conversation.notes.append(f"{decided} {question.call.preview!r}: {params.note}")
         decision = self._close(question, chosen, by=params.by, note=params.note)
+        if decision == "deny":
+            _mark_denied(question.run)
         self._link.answer(request_id, {"call_id": params.call_id, "decision": decision})
 
     def describe(self, request_id: str, call_id: str, offset: int) -> None:
@@ -181,7 +183,10 @@ class PermissionDesk:
         self, request: object, call: AcpCall, options: list[PermissionOption], run: AcpRun | None
     ) -> None:
         may_run = self._mode == "auto" or call.kind in READING_KINDS
-        self._respond(request, _option_of_kind(options, "allow_once" if may_run else "reject_once"), call, run)
+        chosen = _option_of_kind(options, "allow_once" if may_run else "reject_once")
+        self._respond(request, chosen, call, run)
+        if not _allows(chosen):
+            _mark_denied(run)
 
     def _close(
         self, question: _Question, chosen: PermissionOption | None, *, by: str | None, note: str | None = None
@@ -203,8 +208,11 @@ class PermissionDesk:
             self._link.respond(request, {"outcome": {"outcome": "selected", "optionId": chosen.id}})
         if _allows(chosen):
             self._calls.mark_running(call.id, run)
-        elif run is not None:
-            run.denied = True
+
+
+def _mark_denied(run: AcpRun | None) -> None:
+    if run is not None:
+        run.denied = True
 
 
 def _allows(option: PermissionOption | None) -> bool:

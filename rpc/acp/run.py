@@ -67,7 +67,7 @@ class AcpRun:
         waiting: request ids that are answered with the turn's end, in order.
         aborts: request ids of aborts, answered after them.
         wire_id: the id of its ``session/prompt``.
-        denied: a call was denied.
+        denied: a person or a rule has denied a call.
         did_something: the agent said something or called a tool.
         is_refed: its prompt began with earlier talk, which the agent had lost.
         outcome: its result, once it has ended.

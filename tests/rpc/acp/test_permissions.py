@@ -264,6 +264,17 @@ def test_a_question_that_the_agent_takes_back_is_decided_by_it() -> None:
     agent.say({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 0}})
     assert agent.reported[-1] == "permission_decided t1 deny by agent"
     assert outcomes(agent) == ["cancelled"], "every request is answered"
+    agent.end("cancelled")
+    assert agent.reported[-1] == "c1: aborted '' (the agent has cancelled the turn by itself)"
+
+
+@pytest.mark.parametrize("params", [{}, {"requestId": True}, {"requestId": 1.0}, None])
+def test_a_question_is_taken_back_by_its_own_id_alone(params: Any) -> None:
+    agent = Agent()
+    agent.ask_permission(None, "t1")
+    agent.ask_permission(1, "t2")
+    agent.say({"jsonrpc": "2.0", "method": "$/cancel_request", "params": params})
+    assert outcomes(agent) == []
 
 
 # --- other requests ---
@@ -278,6 +289,16 @@ def test_any_other_request_is_refused_at_once(method: str, identity: Any) -> Non
     agent.request(identity, method, {"sessionId": "s1"})
     [answer] = agent.sent
     assert (answer["id"], answer["error"]["code"]) == (identity, -32601)
+
+
+@pytest.mark.parametrize("method", ["session/request_permission", "session/update", "craft/x"])
+@pytest.mark.parametrize("identity", [True, 1.5, {"a": 1}, "x" * 1_025])
+def test_a_request_whose_id_cannot_be_repeated_is_refused_without_one(method: str, identity: Any) -> None:
+    agent = Agent()
+    agent.request(identity, method, {"sessionId": "s1"})
+    words = "id: expected a whole number or a text of at most 1,024 characters"
+    assert agent.sent == [{"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": words}}]
+    assert agent.reported == []
 
 
 def test_a_question_without_params_is_refused_by_naming_them() -> None:
