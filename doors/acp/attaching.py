@@ -21,7 +21,7 @@ from doors.acp.requests import (
 )
 from doors.acp.session import SUBSCRIBED_KINDS, AskedQuestion, EditorSession, SessionPhase
 from doors.acp.state import DoorState
-from doors.acp.updates import context_line, update_line
+from doors.acp.updates import context_line, undecided_line, update_line
 from wire.call_page import CallPart
 from wire.events import EventType
 from wire.framing import DECODE_ERRORS
@@ -30,6 +30,8 @@ from wire.messages import ErrorBody, EventEnvelope
 _WAIT_MS = 86_400_000
 _MAX_EARLY = 256
 """Pushes of subscriptions whose answer has not come yet."""
+_MAX_ASKED = 3
+"""How often the editor is asked about a call, as long as what it answers is refused."""
 T = TypeVar("T")
 _envelopes = msgspec.json.Decoder(list[EventEnvelope])
 _pushes = msgspec.json.Decoder(PushedEvents)
@@ -266,11 +268,11 @@ class SessionFollower:
         for call in unasked:
             self._ask(session, None, QuestionAsked(call=call, reason=call.reason))
 
-    def _ask(self, session: EditorSession, run: str | None, data: QuestionAsked) -> None:
-        if data.call.id in session.questions:
+    def _ask(self, session: EditorSession, run: str | None, data: QuestionAsked, times: int = 1) -> None:
+        if data.call.id in session.questions or self._state.sessions.get(session.key) is not session:
             return
         call = data.call
-        asked = session.questions[call.id] = AskedQuestion(call, run)
+        asked = session.questions[call.id] = AskedQuestion(call, run, times)
         announced = session.updates.announce_call(run or "", call.id, call.name, call.input_preview)
         self._state.to_editor.extend(announced)
         self._state.runner.start(
@@ -315,11 +317,23 @@ class SessionFollower:
             is_own = asked.run in session.runs and not asked.is_void
             decision = question.denial(str(exc)) if is_own else None
         if decision is not None:
-            self._state.run_in_background(_decide(session.key, decision))
+            self._state.run_in_background(self._decide(session, asked, question, decision))
 
-
-def _decide(session: str, decision: dict[str, object]) -> Procedure:
-    yield AskPool("decide", {"session": session, **decision})
+    def _decide(
+        self, session: EditorSession, asked: AskedQuestion, question: Question, decision: dict[str, object]
+    ) -> Procedure:
+        """Pass a decision on; one that is refused leaves the call waiting, or comes too late: that shows when asked."""
+        try:
+            yield AskPool("decide", {"session": session.key, **decision})
+        except PoolRefused as refused:
+            if refused.error.code == NO_SUPERVISOR:
+                return  # what waits is asked about when the session comes back
+            words = f"The decision was refused: {refused.error.message}."
+            if asked.times < _MAX_ASKED:
+                again = QuestionAsked(call=question.call, reason=words, options=list(question.options))
+                self._ask(session, asked.run, again, times=asked.times + 1)
+            else:
+                self._state.to_editor.append(undecided_line(session.key, asked.call.id, words))
 
 
 def _append(parts: list[CallPart], more: list[CallPart]) -> None:

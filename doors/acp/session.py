@@ -47,12 +47,14 @@ _TRANSITIONS: Mapping[SessionPhase, frozenset[SessionPhase]] = {
 class AskedQuestion:
     """A call that waits for a decision, from when the editor is to be asked. ``number``: of our request, once it is.
 
-    ``is_void``: the editor has cancelled the prompt, and an answer ``cancelled`` decides nothing any more.
+    ``is_void``: the editor has cancelled the prompt, and an answer ``cancelled`` decides nothing any more. ``times``:
+    how often it was asked about, this time included.
     """
 
-    def __init__(self, call: ToolCallView, run: str | None) -> None:
+    def __init__(self, call: ToolCallView, run: str | None, times: int = 1) -> None:
         self.call = call
         self.run = run
+        self.times = times
         self.number: int | None = None
         self.question: Question | None = None
         self.is_void = False

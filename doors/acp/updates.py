@@ -109,6 +109,12 @@ def context_line(session: str, context: ContextSize) -> bytes:
     return update_line(session, "usage_update", used=context.used, size=context.size)
 
 
+def undecided_line(session: str, call: str, words: str) -> bytes:
+    """A call waits on, since what was decided about it here is refused."""
+    content = _call_content(f"{words} It waits on; `pool approvals` shows it, and it can be decided there.")
+    return update_line(session, "tool_call_update", toolCallId=call, content=content)
+
+
 def text_block(text: str) -> dict[str, str]:
     """A content block of plain text."""
     return {"type": "text", "text": text}

@@ -106,6 +106,37 @@ def test_an_answer_that_makes_no_sense_denies_a_call_of_the_editors_own_prompt_a
     assert talk.asked() == [], "the run is being aborted"
 
 
+def test_a_decision_that_is_refused_is_asked_for_again_and_in_the_end_left_to_others() -> None:
+    talk = Talk()
+    talk.open()
+    line = ask(talk)
+    for _ in range(2):
+        assert [method for method, _ in choose(talk, line, "allow")] == ["decide"]
+        talk.refuse("worker_refused", "the disk is full")
+        assert talk.asked() == [("approvals.show", {"session": "acp-1", "call_id": "c1", "offset": 0})]
+        talk.answer({"page": SHOWN})
+        line = question(talk)
+        first = line["params"]["toolCall"]["content"][0]["content"]["text"]
+        assert first == "The decision was refused: the disk is full."
+    choose(talk, line, "allow")
+    talk.refuse("worker_refused", "the disk is full")
+    (update,) = talk.updates()
+    assert (update["toolCallId"], talk.asked()) == ("c1", [])
+    assert "the disk is full. It waits on; `pool approvals` shows it" in update["content"][0]["content"]["text"]
+
+
+def test_a_decision_that_comes_too_late_is_not_asked_for_again() -> None:
+    talk = Talk()
+    talk.open()
+    choose(talk, ask(talk), "allow")
+    talk.refuse("usage", "decided already")
+    talk.refuse("usage", "decided already")
+    assert (talk.told(), talk.asked()) == ([], [])
+    choose(talk, ask(talk, call={**CALL, "id": "c2"}), "allow")
+    talk.lose("gone")
+    assert talk.told() == []
+
+
 def test_options_of_the_agent_are_offered_and_the_chosen_one_is_passed_on() -> None:
     options = [
         {"id": "o1", "name": "Yes", "kind": "allow_once"},
