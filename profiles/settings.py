@@ -12,7 +12,7 @@ from wire.units import Seconds
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Tokens = Annotated[int, msgspec.Meta(ge=1000)]
 
-_AGENT_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+_AGENT_NAME = re.compile(r"[a-z0-9_][a-z0-9_-]{0,63}")
 _RESERVED_AGENT_NAMES = frozenset({"defaults", "gateway_prompts"})  # keys of the same table with a meaning of their own
 
 
@@ -226,7 +226,7 @@ def _check_names(agents: Iterable[str]) -> None:
 def agent_name_problem(name: str) -> str | None:
     """Why no agent can have that name; None: one can."""
     if not _AGENT_NAME.fullmatch(name):
-        return f"{name[:80]!r} is no name for an agent: 1 to 64 of a-z, 0-9, _ and -"
+        return f"{name[:80]!r} is no name for an agent: 1 to 64 of a-z, 0-9, _ and -, no - in front"
     if name in _RESERVED_AGENT_NAMES:
         return f"{name!r} is a table of its own in [agents]; name the agent otherwise"
     return None
