@@ -177,7 +177,7 @@ def _open(path: Path, clock: Callable[[], float], connect: Connect, steps: Seque
     except _Damaged as exc:
         first_seq = max(int(clock() * _SEQS_PER_SECOND), _salvaged_seq(path, connect)) + 1
         place = _quarantine(path, clock())
-        aside = "; ".join(filter(None, (f"{place}: {exc}", _quarantine_warning(path))))
+        aside = "; ".join(filter(None, (f"{path} was renamed to {place}: {exc}", _quarantine_warning(path))))
         return _open_file(path, connect, steps, first_seq=first_seq, aside=aside)
 
 

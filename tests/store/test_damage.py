@@ -104,7 +104,7 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(path: Path, harm: Calla
     aside = path.with_name("pool.db.damaged-20231114T221320Z")
     with opened(path) as found:
         assert found.loaded.quarantined is not None
-        assert found.loaded.quarantined.startswith(f"{aside}: ")
+        assert found.loaded.quarantined.startswith(f"{path} was renamed to {aside}: ")
         assert any(part in found.loaded.quarantined for part in reason.split("|"))
         assert aside.read_bytes() == content
         assert (found.loaded.sessions, found.loaded.runs) == ([], [])
