@@ -16,7 +16,9 @@ import trio
 from benchmarks.harness import Result, median, result
 from pool import LocalLauncher, Pool, PoolSettings
 from profiles import AgentSettings, ProfilesSettings, build_profile
-from rpc.acp import AcpDialect, AcpOptions, make
+from rpc.acp import make
+from rpc.acp.dialect import AcpDialect
+from rpc.acp.options import AcpOptions
 from rpc.settings import RpcSettings
 
 _LINES = 280
@@ -31,7 +33,7 @@ _IMPORT = """
 import time
 import rpc.client, rpc.process, rpc.turn
 before = time.process_time()
-import rpc.acp
+import rpc.acp.dialect
 print(time.process_time() - before)
 """
 

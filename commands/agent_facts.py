@@ -11,7 +11,7 @@ import msgspec
 
 from profiles import AgentSettings, ProfilesSettings
 from profiles.catalogue import MAKES, AgentMake, make_of
-from rpc.acp.agent_record import WANTS_LOGIN
+from rpc.acp.words import WANTS_LOGIN
 from settings.config_file import redacted_arguments
 
 if TYPE_CHECKING:

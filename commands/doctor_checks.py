@@ -10,8 +10,7 @@ import msgspec
 
 from doors.locations import MAX_SOCKET_PATH_BYTES
 from profiles.catalogue import APPROVING_MODES
-from rpc.acp.agent_record import WANTS_LOGIN
-from rpc.acp.settings_apply import OFFERS_NO
+from rpc.acp.words import OFFERS_NO, WANTS_LOGIN
 
 _MIN_PYTHON = (3, 11)
 _MIN_NODE = 20

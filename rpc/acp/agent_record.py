@@ -6,12 +6,11 @@ import msgspec
 
 from errors import WorkerRefused
 from rpc.acp.messages import AUTH_REQUIRED, PROTOCOL_VERSION, object_of, objects_of, text_of
+from rpc.acp.words import WANTS_LOGIN
 
 _MAX_OFFERED = 20
 _MAX_WORD, _MAX_TEXT = 200, 2_000
 """Characters of a name and of a description; the agent has written both."""
-WANTS_LOGIN = "wants a login"
-"""What every message about a missing login says."""
 
 
 class AuthMethod(msgspec.Struct, frozen=True):

@@ -9,9 +9,8 @@ from rpc.acp.conversation import AcpConversation
 from rpc.acp.link import AcpProcedure, AcpRequest
 from rpc.acp.options import AcpOptions
 from rpc.acp.session_config import THINKING_NAMES, ConfigOption, Selection, Value
+from rpc.acp.words import OFFERS_NO
 
-OFFERS_NO = "the agent offers no"
-"""How a refusal begins of something that is set and cannot be."""
 _MAX_SHOWN = 20
 
 

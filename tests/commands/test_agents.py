@@ -192,8 +192,9 @@ def test_a_definition_that_is_there_stays_and_another_name_can_be_given(alone: C
 
 
 def test_a_name_that_none_may_have_is_refused_and_nothing_is_written(alone: CliRunner, tmp_path: Path) -> None:
-    no_name, taken = "is no name for an agent", "is a table of its own in [agents]"
-    for name, words in (("My Agent", no_name), ("", no_name), ("-x", no_name), ("defaults", taken), ("gateway_prompts", taken)):
+    reasons = dict.fromkeys(("My Agent", "", "-x"), "is no name for an agent")
+    reasons |= dict.fromkeys(("defaults", "gateway_prompts"), "is a table of its own in [agents]")
+    for name, words in reasons.items():
         result = alone.invoke(cli.main, ["agents", "add", "pi", "--name", name])
         assert (result.exit_code, f"{name!r} {words}" in result.stderr) == (2, True), result.stderr
     assert not (tmp_path / "pool.toml").exists()

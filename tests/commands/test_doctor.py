@@ -10,7 +10,6 @@ import msgspec
 import psutil
 import pytest
 
-from commands.doctor import gather_facts
 from commands.doctor_checks import (
     AgentFacts,
     AgentProbe,
@@ -21,6 +20,7 @@ from commands.doctor_checks import (
     WorkspaceFacts,
     diagnose,
 )
+from commands.machine_facts import gather_facts
 from doors.http.settings import HttpSettings
 from doors.locations import LockHolder
 from pool.settings import PoolSettings

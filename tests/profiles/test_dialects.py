@@ -5,7 +5,7 @@ import typing
 from agent.toolbox import TOOL_NAMES
 from gateway.front_ends.protocol import FRONT_ENDS
 from profiles.dialects import DIALECTS, DialectName
-from rpc.acp import AcpOptions
+from rpc.acp.options import AcpOptions
 from rpc.dialect import make_dialect
 from rpc.settings import RpcSettings
 

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 
 from errors import UsageError
-from rpc.acp import AcpDialect, AcpOptions, make
+from rpc.acp import make
+from rpc.acp.dialect import AcpDialect
+from rpc.acp.options import AcpOptions
 from rpc.dialect import JournalWrite, Step
 from rpc.settings import RpcSettings
 from tests.rpc.reports import Forms, Reports, compact, outgoing_lines, short

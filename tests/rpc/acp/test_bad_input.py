@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from errors import UsageError
-from rpc.acp import AcpDialect, AcpOptions
+from rpc.acp.dialect import AcpDialect
+from rpc.acp.options import AcpOptions
 from rpc.dialect import make_dialect
 from rpc.settings import RpcSettings
 from tests.rpc.acp.agent import CWD, JOURNALS, Agent, piece

@@ -8,7 +8,8 @@ import trio
 import trio.testing
 
 from errors import ProtocolViolation, WorkerRefused, WorkerStartFailed
-from rpc.acp import AcpOptions, make
+from rpc.acp import make
+from rpc.acp.options import AcpOptions
 from rpc.client import RpcClient
 from rpc.journal import JournalWriter
 from rpc.settings import RpcSettings
