@@ -58,10 +58,14 @@ def show(config: str | None, *, as_json: bool) -> None:
 @config.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key", shell_complete=complete_setting_keys)
 @click.argument("value")
+@json_option
 @config_option
-def set_value(config: str | None, key: str, value: str) -> None:
+def set_value(config: str | None, key: str, value: str, *, as_json: bool) -> None:
     """Set KEY (as pool.max) to VALUE; apply it to a running supervisor with `pool reload`."""
     change = set_config(_find(config) or Path("pool.toml"), key, value)
+    if as_json:
+        print_json({name: fact and str(fact) for name, fact in change._asdict().items()})
+        return
     click.echo(f"{change.key} = {change.value}  ({change.file})")
     if change.backup is not None:
         click.echo(f"its comments could not be kept; the file as it was is {change.backup}", err=True)

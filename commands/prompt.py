@@ -1,17 +1,16 @@
-"""``pool prompt``, ``wait``, ``steer``, ``abort``, ``approve``, ``deny``, ``delegate``; following a run."""
+"""``pool prompt``, ``wait``, ``steer``, ``abort``, ``delegate``; following a run."""
 
 import math
 import os
 import sys
 import time
 import uuid
-from pathlib import Path
 from typing import Any
 
 import click
 
-from commands.completion import complete_calls
-from commands.event_text import command_line, resumption_text, show_command
+from commands.decisions import decide_on
+from commands.event_text import command_line, resumption_text
 from commands.options import (
     agent_option,
     as_seconds,
@@ -25,10 +24,10 @@ from commands.options import (
     session_option,
     with_client,
 )
-from commands.prompt_approvals import Decide, LineApprovals
+from commands.prompt_approvals import LineApprovals
 from commands.prompt_view import PromptJsonView, PromptTextView, PromptView
 from commands.run_ends import check_outcome
-from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
+from doors.control.client import ControlClient
 from errors import (
     NoSupervisor,
     PoolClosed,
@@ -36,7 +35,6 @@ from errors import (
     RequestTimeout,
     RunInterrupted,
     UsageError,
-    WorkerRefused,
 )
 from wire.messages import QueueMode, omit_none
 from wire.traceparent import TraceParent
@@ -93,7 +91,7 @@ def prompt(client: ControlClient, text: str, *, detach: bool, thinking: bool, as
         view = PromptTextView(sys.stdout, sys.stderr, os.environ, thinking=thinking, place=place)
         if sys.stdin.isatty() and sys.stderr.isatty():
             view.approvals = LineApprovals(
-                sys.stdin.fileno(), _decide_on(client.path, params["session"], place), view.say
+                sys.stdin.fileno(), decide_on(client.path, params["session"], place), view.say
             )
         follow_prompt(client, params, view, place=place)
 
@@ -112,85 +110,26 @@ def wait(client: ControlClient, run_id: str, session: str | None, timeout: float
 @click.command()
 @required_session
 @click.argument("text")
+@json_option
 @with_client
-def steer(client: ControlClient, session: str, text: str) -> None:
+def steer(client: ControlClient, session: str, text: str, *, as_json: bool) -> None:
     """Send TEXT (- reads stdin) into the session's running turn."""
-    client.call("steer", {"session": session, "text": read_text(text, sys.stdin.buffer)})
-    click.echo("steered")
+    answer = client.call("steer", {"session": session, "text": read_text(text, sys.stdin.buffer)})
+    print_answer(answer, "steered", as_json=as_json)
 
 
 @click.command()
 @required_session
 @click.option("--run", metavar="RUN", help="A certain run, queued or running (default: the running one).")
+@json_option
 @with_client
-def abort(client: ControlClient, session: str, run: str | None) -> None:
+def abort(client: ControlClient, session: str, run: str | None, *, as_json: bool) -> None:
     """End a run of the session; exit code 1 when there is none."""
-    if not client.call("abort", omit_none(session=session, run=run))["aborted"]:
+    answer = client.call("abort", omit_none(session=session, run=run))
+    if not answer["aborted"]:
         which = "no run is in its turn" if run is None else f"the run {run} does not go on"
         raise PoolError(f"{which} in the session {session}", session=session)
-    click.echo("aborted")
-
-
-_answer_option = click.option(
-    "--option", "option_id", metavar="ID", help="An answer of the agent's own; see `pool approvals show CALL`."
-)
-
-
-@click.command()
-@click.argument("call_id", metavar="CALL", shell_complete=complete_calls)
-@session_option("The call's session, if the id is ambiguous.")
-@click.option("--note", metavar="TEXT", help="Note for the agent.")
-@_answer_option
-@click.option("--seen", metavar="WORD", help="From the end of `pool approvals show CALL`, for a long call.")
-@with_client
-def approve(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
-    """Approve a pending tool call."""
-    _show_decision(call_id, _decide(client, call_id, "allow", session, connection_flags(), **options))
-
-
-@click.command()
-@click.argument("call_id", metavar="CALL", shell_complete=complete_calls)
-@session_option("The call's session, if the id is ambiguous.")
-@click.option("--note", metavar="TEXT", help="Reason, for the agent.")
-@_answer_option
-@with_client
-def deny(client: ControlClient, call_id: str, session: str | None, **options: str | None) -> None:
-    """Deny a pending tool call."""
-    _show_decision(call_id, _decide(client, call_id, "deny", session, **options))
-
-
-def _decide_on(path: Path, session: str, place: str) -> Decide:
-    """Decisions about the session's calls, each on a connection of its own: that of the run is being read."""
-
-    def decide(call_id: str, decision: str, note: str | None) -> None:
-        with ControlClient(path) as client:
-            _decide(client, call_id, decision, session, place, note=note)
-
-    return decide
-
-
-def _decide(
-    client: ControlClient, call_id: str, decision: str, session: str | None, place: str = "", /, **more: str | None
-) -> str:
-    """Answer ``allow`` or ``deny`` to a tool call that waits for a person; returns which of them was taken.
-
-    ``more``: its ``note``, what was ``seen``, the ``option_id`` of one of the agent's own answers. ``place``: the
-    options by which shown commands find the supervisor.
-
-    Raises UsageError for a call that is longer than what was shown of it, with the command that shows all.
-    """
-    try:
-        params = omit_none(call_id=call_id, decision=decision, session=session, **more)
-        return str(client.call("decide", params, timeout=SLOW_ANSWER_SECONDS)["decision"])
-    except WorkerRefused as exc:
-        if exc.details.get("worker_code") != "not_shown":
-            raise
-        look = show_command({"call": {"id": call_id}}, session or "", place)
-        raise UsageError(f"{exc.message}; this shows it, and how to approve it: {look}") from exc
-
-
-def _show_decision(call_id: str, decision: str) -> None:
-    click.echo(f"{call_id} is {'allowed' if decision == 'allow' else 'denied'}")
+    print_answer(answer, "aborted", as_json=as_json)
 
 
 @click.command()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 
 from commands.groups import CommandGroup
-from commands.options import connection_options, load_with_flags, working_directory
+from commands.options import connection_options, json_option, load_with_flags, print_answer, working_directory
 from commands.service_units import (
     DEFAULT_NAME,
     InstalledUnit,
@@ -256,18 +256,19 @@ def uninstall(name: str, *, is_system: bool) -> None:
 
 @service.command("status")
 @_system_option
+@json_option
 @click.pass_context
-def status(ctx: click.Context, *, is_system: bool) -> None:
+def status(ctx: click.Context, *, is_system: bool, as_json: bool) -> None:
     """List the services with their data directories and states; exit code 3 where none is active."""
     manager = _Manager.of(is_system=is_system)
     manager.check(is_system=is_system)
     units = list(ours(manager.present()))
-    states = [_state(manager, unit.name) for unit in units]
-    for unit, state in zip(units, states, strict=True):
-        click.echo(f"{unit.name}: {state}, data directory {clean(served_directory(unit.text))}")
-    if not units:
-        click.echo("no service is installed; `pool service install` does it")
-    ctx.exit(0 if any(state.startswith("active") for state in states) else 3)
+    rows = [(unit, _state(manager, unit.name), served_directory(unit.text)) for unit in units]
+    lines = [f"{unit.name}: {state}, data directory {clean(directory)}" for unit, state, directory in rows]
+    text = "\n".join(lines) or "no service is installed; `pool service install` does it"
+    answer = [{"name": unit.name, "state": state, "data_dir": directory} for unit, state, directory in rows]
+    print_answer(answer, text, as_json=as_json)
+    ctx.exit(0 if any(state.startswith("active") for _, state, _ in rows) else 3)
 
 
 def _state(manager: _Manager, name: str) -> str:

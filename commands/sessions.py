@@ -8,7 +8,7 @@ from commands.approvals import show_session
 from commands.completion import complete_sessions
 from commands.groups import CommandGroup
 from commands.listing import ListingOptions, SortKey, choose_records, listing_options
-from commands.options import confirm, connection_flags, connection_options, json_option, with_client
+from commands.options import confirm, connection_flags, connection_options, json_option, print_answer, with_client
 from commands.output import show_records, show_result
 from commands.session_states import listed_state
 from doors.control.client import SLOW_ANSWER_SECONDS, ControlClient
@@ -63,38 +63,42 @@ def get_session(client: ControlClient, key: str, *, as_json: bool) -> None:
 @sessions.command("reset")
 @_key
 @click.option("--force", is_flag=True, help="End background commands without asking.")
+@json_option
 @with_client
-def reset(client: ControlClient, key: str, *, force: bool) -> None:
+def reset(client: ControlClient, key: str, *, force: bool, as_json: bool) -> None:
     """Reset a session; its old transcript is kept."""
     try:
-        ended = _ended_commands(client, "sessions.reset", key, force=force)
+        answer = _end(client, "sessions.reset", key, force=force)
     except UsageError as exc:
         if not exc.details.get("running"):
             raise
         names = ", ".join(exc.details["running"])
         confirm(f"{names} still runs in the background. End it?", yes=False, flag="--force")
-        ended = _ended_commands(client, "sessions.reset", key, force=True)
-    _echo_ended(f"{key} is reset", ended)
+        answer = _end(client, "sessions.reset", key, force=True)
+    _print_end(answer, f"{key} is reset", as_json=as_json)
 
 
-def _ended_commands(client: ControlClient, method: str, key: str, **params: bool) -> list[str]:
-    """Reset or delete the session, its running turn ended first: the background commands that ended with it."""
-    ended = client.call(method, {"session": key, **params}, timeout=SLOW_ANSWER_SECONDS)["ended"]
-    return [str(name) for name in ended]
+def _end(client: ControlClient, method: str, key: str, **params: bool) -> dict[str, Any]:
+    """Reset or delete the session, its running turn ended first."""
+    answer: dict[str, Any] = client.call(method, {"session": key, **params}, timeout=SLOW_ANSWER_SECONDS)
+    return answer
 
 
-def _echo_ended(done: str, ended: list[str]) -> None:
-    click.echo(f"{done}; ended with it: {', '.join(ended)}" if ended else done)
+def _print_end(answer: dict[str, Any], done: str, *, as_json: bool) -> None:
+    """``ended`` of the answer: the background commands that ended with the session."""
+    ended = ", ".join(map(str, answer["ended"]))
+    print_answer(answer, f"{done}; ended with it: {ended}" if ended else done, as_json=as_json)
 
 
 @sessions.command("delete")
 @_key
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@json_option
 @with_client
-def delete(client: ControlClient, key: str, *, yes: bool) -> None:
+def delete(client: ControlClient, key: str, *, yes: bool, as_json: bool) -> None:
     """Delete a session and its history, after a confirmation."""
     confirm(f"Delete {key} and its history?", yes=yes)
-    _echo_ended(f"{key} is deleted", _ended_commands(client, "sessions.delete", key))
+    _print_end(_end(client, "sessions.delete", key), f"{key} is deleted", as_json=as_json)
 
 
 @sessions.command("history")

@@ -116,31 +116,33 @@ def stop_supervisor(client: ControlClient, timeout: float | None) -> None:
 
 
 @click.command()
+@json_option
 @with_client
-def pause(client: ControlClient) -> None:
+def pause(client: ControlClient, *, as_json: bool) -> None:
     """Grant no more workers until `pool resume`; turns in flight go on."""
-    client.call("pause")
-    click.echo("paused")
+    print_answer(client.call("pause"), "paused", as_json=as_json)
 
 
 @click.command()
+@json_option
 @with_client
-def resume(client: ControlClient) -> None:
+def resume(client: ControlClient, *, as_json: bool) -> None:
     """Undo `pool pause` or `pool drain`."""
-    client.call("resume")
-    click.echo("running")
+    print_answer(client.call("resume"), "running", as_json=as_json)
 
 
 @click.command()
 @click.option(
     "--timeout", callback=as_seconds, metavar="TIME", help="How long turns may take to end (pool.drain_timeout)."
 )
+@json_option
 @with_client
-def drain(client: ControlClient, timeout: float | None) -> None:
+def drain(client: ControlClient, timeout: float | None, *, as_json: bool) -> None:
     """Take nothing new, let turns in flight end, stop all workers; the supervisor stays."""
-    if not client.call("drain", {"timeout": timeout}, timeout=None)["drained"]:
+    answer = client.call("drain", {"timeout": timeout}, timeout=None)
+    if not answer["drained"]:
         raise RequestTimeout("turns are still running; the pool goes on draining")
-    click.echo("drained")
+    print_answer(answer, "drained", as_json=as_json)
 
 
 @click.command()

@@ -7,7 +7,7 @@ import click
 from commands.completion import complete_workers
 from commands.groups import CommandGroup
 from commands.listing import ListingOptions, SortKey, choose_records, listing_options
-from commands.options import connection_options, json_option, print_json, with_client
+from commands.options import connection_options, json_option, print_answer, print_json, with_client
 from doors.control.client import ControlClient
 from errors import UsageError
 
@@ -72,17 +72,19 @@ def show_worker(client: ControlClient, worker_id: str, *, as_json: bool) -> None
 
 @workers.command("stop")
 @_worker_id
+@json_option
 @with_client
-def stop_worker(client: ControlClient, worker_id: str) -> None:
+def stop_worker(client: ControlClient, worker_id: str, *, as_json: bool) -> None:
     """Stop a worker now. A turn in flight fails; its session continues on another worker."""
-    client.call("workers.stop", {"worker": worker_id})
-    click.echo(f"worker {worker_id} is being stopped")
+    answer = client.call("workers.stop", {"worker": worker_id})
+    print_answer(answer, f"worker {worker_id} is being stopped", as_json=as_json)
 
 
 @workers.command("recycle")
 @_worker_id
+@json_option
 @with_client
-def recycle_worker(client: ControlClient, worker_id: str) -> None:
+def recycle_worker(client: ControlClient, worker_id: str, *, as_json: bool) -> None:
     """Replace the worker at its next turn boundary."""
-    client.call("workers.recycle", {"worker": worker_id})
-    click.echo(f"worker {worker_id} will be replaced")
+    answer = client.call("workers.recycle", {"worker": worker_id})
+    print_answer(answer, f"worker {worker_id} will be replaced", as_json=as_json)

@@ -10,7 +10,9 @@ from manual.markdown import one_line, table
 _INTRODUCTION = """# Commands
 
 Every command takes `-h`. Those that talk to a supervisor find it by `--socket`, `$POOL_SOCKET`, or the data directory
-of the settings (`--config`, `$POOL_CONFIG`, `./pool.toml`, `~/.config/pool/pool.toml`). Most listings take `--json`.
+of the settings (`--config`, `$POOL_CONFIG`, `./pool.toml`, `~/.config/pool/pool.toml`). Every command that answers
+takes `--json` and prints one document then, of a method that it calls the result; those without it run until they are
+ended, or write a file. `pool prompt --json` and `pool events follow --json` print a line an event.
 """
 
 

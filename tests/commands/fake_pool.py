@@ -74,6 +74,7 @@ class FakePool:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
+        self.answered: list[Any] = []
         self.fixed: dict[str, Any] = {}
         """What methods answer instead of the usual, an error included; of an iterator the next each time."""
         self.waits: list[str] = []
@@ -82,6 +83,10 @@ class FakePool:
         """What a subscription pushes before the supervisor ends it."""
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
+        self.answered.append(await self.find_answer(method, params, caller))
+        return self.answered[-1]
+
+    async def find_answer(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         asked = msgspec.json.decode(params) or {}
         self.calls.append((method, asked))
         if method in self.fixed:

@@ -15,6 +15,8 @@ def test_a_first_file_is_written_checked_and_changed(alone: CliRunner, tmp_path:
     assert alone.invoke(cli.main, ["config", "init"]).stdout == "pool.toml is written\n"
     assert alone.invoke(cli.main, ["config", "check"]).stdout == f"{file}: no problems\n"
     assert alone.invoke(cli.main, ["config", "set", "pool.max", "3"]).stdout == f"pool.max = 3  ({file})\n"
+    changed = msgspec.json.decode(alone.invoke(cli.main, ["config", "set", "pool.max", "3", "--json"]).stdout)
+    assert changed == {"file": str(file), "key": "pool.max", "value": "3", "backup": None}
     assert "max = 3" in alone.invoke(cli.main, ["config", "show"]).stdout
     shown = alone.invoke(cli.main, ["config", "show", "--json", "--config", str(file)])
     assert msgspec.json.decode(shown.stdout)["pool"]["max"] == 3

@@ -1,5 +1,6 @@
 """``pool service``: what is written for a service manager, and what is done to definitions that are there."""
 
+import json
 import os
 import plistlib
 import shutil
@@ -139,6 +140,8 @@ def test_a_service_is_installed_left_alone_updated_and_removed(machine: Machine)
     assert (second.exit_code, "`pool service uninstall --name agent-pool`" in second.stderr) == (2, True)
     listed = machine.pool("status")
     assert (listed.exit_code, listed.stdout[:18]) == (0, "agent-pool: active")
+    [shown] = json.loads(machine.pool("status", "--json").stdout)
+    assert f"{shown['name']}: {shown['state']}, data directory {shown['data_dir']}\n" == listed.stdout
     machine.asked()
     assert "is unchanged" in machine.pool("install", *place, "--max", "7").stdout
     assert machine.asked() == ["--user daemon-reload", "--user enable --now agent-pool.service"]
