@@ -1,5 +1,8 @@
 """Answers of a real supervisor to each method, taken while the pages are made, and what its ``/metrics`` says."""
 
+import json
+import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +13,7 @@ import httpx
 
 from app.child import SupervisorProcess
 from doors.control.client import ControlClient, read_envelopes
+from errors import PoolError
 
 _SETTINGS = """
 [pool]
@@ -21,12 +25,17 @@ bind = "127.0.0.1:0"
 [agents.main]
 [agents.reviewer]
 permission_mode = "approval"
+[agents.asking]
+command = [{python}, {asking}]
 """
+_ASKING = Path(__file__).with_name("asking_agent.py")
 _LIMIT = 30.0
 _JOB = {"id": "standup", "text": "Prepare the stand-up.", "cron": "0 9 * * mon-fri", "tz": "UTC"}
 _BEFORE_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ping", {}),
     ("status", {}),
+    ("config.get", {}),
+    ("scale", {"max": 4}),
     ("prompt", {"session": "alice", "text": "ECHO:hello"}),
     ("agent", {"session": "alice", "text": "ECHO:again", "run": "report"}),
     ("agent.wait", {"run_id": "report"}),
@@ -41,7 +50,6 @@ _BEFORE_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("agents.list", {}),
     ("events.inject", {"session": "bob", "text": "the build machine is back"}),
     ("events.peek", {"session": "carol"}),
-    ("process", {"session": "alice", "action": "list"}),
     ("delegate", {"session": "alice", "agent": "reviewer", "task": "ECHO:reviewed"}),
     ("heartbeat.status", {}),
     ("heartbeat.run", {"agent": "main"}),
@@ -58,6 +66,7 @@ _BEFORE_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("acquire", {"session": "alice"}),
 )
 _AFTER_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("metrics", {}),
     ("sessions.reset", {"session": "alice"}),
     ("sessions.delete", {"session": "alice"}),
     ("logs.tail", {"limit": 1}),
@@ -67,9 +76,9 @@ _AFTER_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("resume", {}),
     ("reload", {}),
     ("drain", {"timeout": 5}),
-    ("shutdown", {}),
 )
 _CALL = 'TOOL:exec {"command": "date -u +%F"} ECHO:done'
+_BACKGROUND = 'TOOL:exec {"command": "read word; echo $word", "background": true} ECHO:started'
 
 
 class Example(NamedTuple):
@@ -90,40 +99,65 @@ def collect_answers() -> Answers:
     """Start a supervisor, call the methods, end it. Raises PoolError where a call fails."""
     with tempfile.TemporaryDirectory(prefix="pool-") as folder:
         place = Path(folder)
-        with SupervisorProcess(place, _SETTINGS) as supervisor, supervisor.connect() as client:
+        settings = _SETTINGS.format(python=json.dumps(sys.executable), asking=json.dumps(str(_ASKING)))
+        with SupervisorProcess(place, settings) as supervisor:
             examples: dict[str, Example] = {}
-            recorder = _Recorder(client, place, examples)
-            for method, params in _BEFORE_APPROVAL:
-                recorder.call(method, params)
-            recorder.call("release", {"hold": examples["acquire"].result["hold"]})
-            recorder.follow()
-            with _running_turn(supervisor, "dave", "PIECES=40 DELAY=20", "text_chunk"):
-                recorder.call("steer", {"session": "dave", "text": "and be brief"})
-            with _running_turn(supervisor, "rita", _CALL, "permission_required"):
-                (pending,) = recorder.call("approvals.list", {})
-                call = pending["call"]["id"]
-                recorder.call("approvals.show", {"call_id": call})
-                recorder.call("decide", {"call_id": call, "decision": "allow"})
-            metrics = _read_metrics(client, place)
-            for method, params in _AFTER_APPROVAL:
-                recorder.call(method, params)
-            supervisor.wait(_LIMIT)
+            with supervisor.connect() as client:
+                metrics = _record(supervisor, _Recorder(client, place, examples))
+            with supervisor.connect() as client:
+                _Recorder(client, place, examples).call("shutdown", {})
+                supervisor.wait(_LIMIT)
     return Answers(examples, metrics)
+
+
+def _record(supervisor: SupervisorProcess, recorder: "_Recorder") -> str:
+    """Call everything but ``shutdown``; the metrics. The supervisor has been restarted then."""
+    for method, params in _BEFORE_APPROVAL:
+        recorder.call(method, params)
+    recorder.call("release", {"hold": recorder.examples["acquire"].result["hold"]})
+    recorder.follow()
+    with _running_turn(supervisor, "dave", "PIECES=40 DELAY=20", "text_chunk"):
+        recorder.call("steer", {"session": "dave", "text": "and be brief"})
+    with _running_turn(supervisor, "rita", _CALL, "permission_required", agent="reviewer"):
+        (pending,) = recorder.call("approvals.list", {})
+        call = pending["call"]["id"]
+        recorder.call("approvals.show", {"call_id": call})
+        recorder.call("decide", {"call_id": call, "decision": "allow"})
+    with _running_turn(supervisor, "quinn", "deploy", "ui_request", agent="asking"):
+        recorder.call("ui.respond", {"session": "quinn", "id": "q1", "value": "yes"})
+    recorder.write_to_process()
+    recorder.attach()
+    recorder.watch_logs()
+    workers = [each["id"] for each in recorder.client.call("workers.list")]
+    recorder.call("workers.recycle", {"worker": workers[0]})
+    recorder.call("workers.stop", {"worker": workers[-1]})
+    metrics = _read_metrics(recorder.client, recorder.place)
+    for method, params in _AFTER_APPROVAL:
+        recorder.call(method, params)
+    recorder.call("restart", {})
+    if not supervisor.wait_for_event("ready", 2, timeout=_LIMIT):
+        raise PoolError(f"the supervisor did not restart: {supervisor.log_tail()}")
+    return metrics
 
 
 class _Recorder:
     """Calls methods; keeps what was asked and answered, without the paths of this machine."""
 
     def __init__(self, client: ControlClient, place: Path, examples: dict[str, Example]) -> None:
-        self._client = client
-        self._place = place
-        self._examples = examples
+        self.client = client
+        self.place = place
+        self.examples = examples
+        self._shown = {f"{place}/data": "~/.local/state/pool", str(place): "~", str(_ASKING.parent): "~/agents"}
+        self._shown[sys.executable] = "python3"
 
     def call(self, method: str, params: dict[str, Any]) -> Any:
         """The result."""
-        result = self._client.call(method, params, timeout=_LIMIT)
-        self._examples[method] = Example(params, self._cleaned(result))
+        result = self.client.call(method, params, timeout=_LIMIT)
+        self._keep(method, params, result)
         return result
+
+    def _keep(self, method: str, params: dict[str, Any], result: Any) -> None:
+        self.examples[method] = Example(params, self._cleaned(result))
 
     def follow(self) -> None:
         """Subscribe, and end that."""
@@ -131,22 +165,73 @@ class _Recorder:
         result = self.call("subscribe", params)
         self.call("unsubscribe", {"subscription": result["subscription"]})
 
+    def write_to_process(self) -> None:
+        """Have a command of the background read a word."""
+        self.client.call("prompt", {"session": "erin", "text": _BACKGROUND}, timeout=_LIMIT)
+        (process,) = self.call("process", {"session": "erin", "action": "list"})["sessions"]
+        written = {"session": "erin", "id": process["session_id"], "data": "hello", "enter": True}
+        self.call("process.write", written)
+
+    def attach(self) -> None:
+        """Send a line to a worker as a front end, which is answered by a push."""
+        with _open_lines(self.client.path) as lines:
+            wish: dict[str, Any] = {"session": "frank", "cwd": "/opt"}
+            opened = lines.ask("attach.open", wish)["result"]
+            self._keep("attach.open", wish, opened)
+            line = {"attachment": opened["attachment"], "line": {"id": "1", "method": "ping", "params": {}}}
+            self._keep("attach.send", line, lines.ask("attach.send", line, push="attach"))
+            end = {"attachment": opened["attachment"]}
+            self._keep("attach.end", end, lines.ask("attach.end", end)["result"])
+
+    def watch_logs(self) -> None:
+        """The first push; there is no answer while the client stays."""
+        with _open_lines(self.client.path) as lines:
+            self._keep("logs.watch", {}, lines.ask("logs.watch", {}, push="logs_changed"))
+
     def _cleaned(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {key: self._cleaned(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self._cleaned(item) for item in value]
         if isinstance(value, str):
-            return value.replace(f"{self._place}/data", "~/.local/state/pool").replace(str(self._place), "~")
+            for here, shown in self._shown.items():
+                value = value.replace(here, shown)
         return value
 
 
+class _Lines(NamedTuple):
+    """A connection on which pushes are read too."""
+
+    stream: Any
+
+    def ask(self, method: str, params: dict[str, Any], push: str | None = None) -> Any:
+        """The answer, or the first push of that name, as the supervisor has written it."""
+        request = {"id": method, "method": method, "params": params}
+        self.stream.write(json.dumps(request).encode() + b"\n")
+        self.stream.flush()
+        for line in self.stream:
+            message = json.loads(line)
+            if message.get("event") == push if push else message.get("id") == method:
+                return message
+        raise PoolError(f"the connection has ended before {method} was answered")
+
+
 @contextmanager
-def _running_turn(supervisor: SupervisorProcess, session: str, text: str, event: str) -> Iterator[None]:
+def _open_lines(path: Path) -> Iterator[_Lines]:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_LIMIT)
+        connection.connect(str(path))
+        with connection.makefile("rwb") as stream:
+            yield _Lines(stream)
+
+
+@contextmanager
+def _running_turn(
+    supervisor: SupervisorProcess, session: str, text: str, event: str, agent: str = "main"
+) -> Iterator[None]:
     """A turn from its first event of that type on; the block must see to its end."""
-    agent = {"agent": "reviewer"} if event == "permission_required" else {}
     with supervisor.connect() as client:
-        stream = client.stream("prompt", {"session": session, "text": text, **agent}, timeout=_LIMIT)
+        stream = client.stream("prompt", {"session": session, "text": text, "agent": agent}, timeout=_LIMIT)
         for batch in stream:
             if any(each.type == event for pushed in batch for each in read_envelopes(pushed.data.events)):
                 break

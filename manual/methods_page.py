@@ -44,12 +44,14 @@ class ClassView:
 def methods_page(examples: Mapping[str, Example]) -> str:
     """The page."""
     entries = _table().entries
+    if missing := sorted(set(entries) - set(examples)):
+        raise LookupError(f"manual/examples.py calls no {', '.join(missing)}: every method has an example")
     lines = [_INTRODUCTION]
     results: list[type[msgspec.Struct]] = []
     for name, (kind, handle) in sorted(entries.items()):
         result = _result_of(handle)
         results += structs_in(result)
-        lines += _describe(name, kind, handle, result, examples.get(name))
+        lines += _describe(name, kind, handle, result, examples[name])
     parameters = [
         inner
         for kind, _ in entries.values()
@@ -67,7 +69,7 @@ def methods_page(examples: Mapping[str, Example]) -> str:
 
 
 def _describe(
-    name: str, kind: type[msgspec.Struct], handle: Callable[..., Any], result: Any, example: Example | None
+    name: str, kind: type[msgspec.Struct], handle: Callable[..., Any], result: Any, example: Example
 ) -> Iterator[str]:
     needs = "the right to approve" if name in APPROVAL_METHODS else f"scope `{scope_of(name).name.lower()}`"
     text = inspect.getdoc(handle)
@@ -81,9 +83,8 @@ def _describe(
     yield from table(("parameter", "type", "default", ""), field_rows(kind))
     if result is not Any:
         yield from (f"Answers with {type_text(result)}.", "")
-    if example is not None:
-        yield from ("```json", json.dumps({"method": name, "params": example.params}), "```", "")
-        yield from ("```json", _cut(json.dumps(example.result, indent=1)), "```", "")
+    yield from ("```json", json.dumps({"method": name, "params": example.params}), "```", "")
+    yield from ("```json", _cut(json.dumps(example.result, indent=1)), "```", "")
 
 
 def _cut(text: str) -> str:

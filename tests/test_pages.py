@@ -13,6 +13,8 @@ import click
 import pytest
 
 import cli
+from manual.examples import collect_answers
+from manual.methods_page import methods_page
 from settings.load import load_settings
 from tests.acceptance.supervisor import running_supervisor
 from tests.documents import PAGES, example
@@ -73,6 +75,15 @@ def test_the_control_socket_is_spoken_to_as_it_says(tmp_path: Path) -> None:
     *pushes, answer = done.stdout.splitlines()
     assert "'type': 'run:accepted'" in pushes[0]
     assert "'status': 'ok'" in answer
+
+
+@pytest.mark.process
+def test_every_method_of_the_reference_has_an_example_that_a_supervisor_has_answered() -> None:
+    page = methods_page(collect_answers().examples)
+    methods = re.findall(r"^## ([a-z.]+)$", page, re.MULTILINE)
+    assert len(methods) > 50
+    assert [name for name in methods if f'```json\n{{"method": "{name}", "params"' not in page] == []
+    assert str(Path(__file__).parents[1]) not in page
 
 
 def test_nothing_in_the_site_comes_from_elsewhere() -> None:
