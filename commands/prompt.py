@@ -34,7 +34,6 @@ from errors import (
     PoolError,
     RequestTimeout,
     RunInterrupted,
-    UsageError,
 )
 from wire.messages import QueueMode, omit_none
 from wire.traceparent import TraceParent

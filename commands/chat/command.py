@@ -1,6 +1,7 @@
 """The command ``pool chat``."""
 
 import gc
+import os
 import sys
 
 import click
@@ -15,6 +16,8 @@ from commands.options import (
 from doors.control.client import ControlClient
 from errors import UsageError
 
+_LINE_TERMINALS = frozenset({"dumb", "unknown"})
+
 
 @click.command()
 @session_option("The session.", default="chat", show_default=True)
@@ -26,15 +29,22 @@ def chat(client: ControlClient, session: str, *, thinking: bool, **options: str 
     """Chat with a session on this terminal.
 
     Enter sends, also into a running turn; Alt-Enter or Ctrl-J begins a line; / lists commands. A tool call that
-    needs approval is decided by y, n or a, and Enter. Ctrl-C aborts the turn, twice leaves; what runs goes on.
+    needs approval is decided by y, n or a, and Enter. Ctrl-C aborts the turn, twice leaves; what runs goes on. With
+    TERM=dumb it reads and prints plain lines.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError('`pool chat` needs a terminal; without one: pool prompt -s KEY "TEXT"')
     gc.disable()  # importing makes much and leaves nothing to collect: a tenth of the time to the prompt
     from commands.chat.machine import ChatMachine
-    from commands.chat.screen import ChatScreen
 
-    gc.enable()
     machine = ChatMachine(session, place=connection_flags(), thinking=thinking, **options)
-    screen = ChatScreen(machine, client.path, session)
-    click.get_current_context().exit(screen.run(client))
+    if os.environ.get("TERM", "").lower() in _LINE_TERMINALS:
+        from commands.chat.line_screen import LineScreen
+
+        run = LineScreen(machine, client.path, session).run
+    else:
+        from commands.chat.screen import ChatScreen
+
+        run = ChatScreen(machine, client.path, session).run
+    gc.enable()
+    click.get_current_context().exit(run(client))

@@ -64,12 +64,19 @@ class ChatMachine:
 
     # --- what is typed ---
 
-    def submit(self, text: str, shown: str) -> list[Effect]:
-        """A text was entered: an answer to the open question, a command, or a message. ``shown``: as it was typed."""
-        text, shown = _encodable(text), _encodable(shown)
+    def submit(self, text: str, shown: str | None) -> list[Effect]:
+        """A text was entered: an answer to the open question, a command, or a message.
+
+        ``shown``: as it was typed; None where the terminal still shows it.
+        """
+        text = _encodable(text)
         if not text.strip():
             return []
-        echo: list[Effect] = [*self.transcript.end_text(), Line(f"> {shown}", "bold", is_whole=True)]
+        echo = self.transcript.end_text()
+        if shown is not None:
+            shown = _encodable(shown)
+            echo.append(Line(f"> {shown}", "bold", is_whole=True))
+        shown = text if shown is None else shown
         if self.transcript.questions.current and not text.lstrip().startswith("/"):
             return [*echo, *self.transcript.questions.answer(text, shown)]
         return [*echo, *self._command_or_message(text, shown)]

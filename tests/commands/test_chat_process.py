@@ -57,6 +57,32 @@ def test_one_talks_approves_loses_the_supervisor_goes_on_and_leaves(short_dir: P
     assert (history.stat().st_mode & 0o777, "[paste" in history.read_text()) == (0o600, False)
 
 
+def test_a_terminal_that_only_prints_lines_gets_lines_and_is_told_so(short_dir: Path) -> None:
+    settings = '[agents.main]\npermission_mode = "approval"\n'
+    with (
+        SupervisorProcess(short_dir, settings) as supervisor,
+        on_a_terminal([*CHAT, str(supervisor.socket)], TERM="dumb") as chat,
+    ):
+        chat.read_until("plain lines, since TERM=dumb")
+        chat.read_until("\n> ")
+        chat.press("hello\n")
+        chat.read_until("(turn 1)")
+        chat.press('TOOL:exec {"command": "echo 4$((2*1))"} ECHO:**bold**\n')
+        chat.read_until("y Allow")
+        chat.press("y\n")
+        chat.read_until("**bold**\n\n> ", since=chat.read_until("ok, code 0").index("y Allow"))
+        with supervisor.connect() as client:
+            subscription = client.subscribe({"session": "ada"})
+            chat.press("HANG\n")
+            next(batch for batch in subscription.batches() if any(event.type == "run:start" for event in batch))
+        os.kill(chat.process.pid, signal.SIGINT)  # what a terminal makes of Ctrl-C
+        chat.read_until("was aborted in its turn\n> ")
+        chat.press("\x04")  # Ctrl-D
+        chat.read_until("come back with: pool chat --socket")
+        assert chat.process.wait(90) == 0
+        assert "\x1b" not in chat.written
+
+
 def test_a_chat_shows_its_prompt_without_what_only_an_answer_needs(short_dir: Path) -> None:
     """Imports are nearly all of the time from exec to the prompt; their number is the same on any machine."""
     with SupervisorProcess(short_dir) as supervisor:
