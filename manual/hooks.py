@@ -12,6 +12,7 @@ from manual.commands_page import commands_page
 from manual.errors_page import errors_page
 from manual.events_page import events_page
 from manual.examples import collect_answers
+from manual.glossary import glossary_words, link_words, with_anchors
 from manual.library_page import library_page
 from manual.methods_page import methods_page
 from manual.metrics_page import metrics_page
@@ -34,6 +35,11 @@ _BESIDE = {
     "CHANGELOG.md": "project/changelog.md",
     "SECURITY.md": "project/security-contact.md",
 }
+_GLOSSARY = "glossary.md"
+_EXPLAINED = re.compile(
+    r"(?!benchmarks|glossary)[\w-]+\.md|(operate|explain)/.*|reference/doors\.md|project/readme\.md"
+)
+"""Pages for readers who may not know the words."""
 _LINK = re.compile(r"""(?:(?<=\]\()|(?<=src=")|(?<=srcset="))([\w./-]+)(#[\w-]+)?(?=[)"])""")
 
 
@@ -51,7 +57,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
-    """Called by mkdocs for each page: links lead to where the site has the files of the checkout."""
+    """Called by mkdocs for each page: links lead to where the site has them, and from words to the glossary."""
     place = page.file.src_uri
     named = {path: name for name, path in _BESIDE.items()}
     source = PurePosixPath(named.get(place, f"docs/{place}"))
@@ -62,4 +68,10 @@ def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
         is_ours = target in _BESIDE or target.startswith("docs/")
         return f"{os.path.relpath(site, PurePosixPath(place).parent)}{match[2] or ''}" if is_ours else match[0]
 
-    return _LINK.sub(relink, markdown)
+    relinked = _LINK.sub(relink, markdown)
+    if place == _GLOSSARY:
+        return with_anchors(relinked)
+    if not _EXPLAINED.fullmatch(place):
+        return relinked
+    words = glossary_words((_ROOT / "docs" / _GLOSSARY).read_text())
+    return link_words(relinked, words, os.path.relpath(_GLOSSARY, PurePosixPath(place).parent))

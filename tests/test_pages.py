@@ -14,6 +14,7 @@ import pytest
 
 import cli
 from manual.examples import collect_answers
+from manual.glossary import glossary_words, link_words, with_anchors
 from manual.methods_page import methods_page
 from settings.load import load_settings
 from tests.acceptance.supervisor import running_supervisor
@@ -84,6 +85,24 @@ def test_every_method_of_the_reference_has_an_example_that_a_supervisor_has_answ
     assert len(methods) > 50
     assert [name for name in methods if f'```json\n{{"method": "{name}", "params"' not in page] == []
     assert str(Path(__file__).parents[1]) not in page
+
+
+def test_a_word_of_the_glossary_is_linked_where_it_first_stands_in_a_sentence() -> None:
+    glossary = "# Glossary\n\n| word | meaning |\n|---|---|\n| *run* | a message |\n| *kill ladder* | EOF |\n"
+    words = glossary_words(glossary)
+    assert (words, with_anchors(glossary).count("| *kill ladder*{ #kill-ladder } |")) == (["run", "kill ladder"], 1)
+    page = """# The run
+`pool run` and **a run** run [a run](x.md), of which
+a run ends; the run.
+```sh
+the kill ladder
+```
+Kill ladders: the kill ladder.
+"""
+    linked = page.replace("a run ends", "a [run](g.md#run) ends").replace(
+        "Kill ladders", "[Kill ladders](g.md#kill-ladder)"
+    )
+    assert link_words(page, words, "g.md") == linked
 
 
 def test_nothing_in_the_site_comes_from_elsewhere() -> None:
