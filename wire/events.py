@@ -1,7 +1,8 @@
 """Event types: the channel and durability of each, and the one table by which every front end displays them.
 
-A type that is not listed is a monitor event: a report of the pool, or ``worker:NAME`` for a worker's event that this
-version does not know. Front ends display such an event by its fields.
+A name is words joined by ``_``; what goes through phases has them behind a colon (``PHASED``). A type that is not
+listed is a monitor event: a report of the pool, or ``worker:NAME`` for a worker's event that this version does not
+know. Front ends display such an event by its fields.
 """
 
 import re
@@ -10,6 +11,9 @@ from enum import StrEnum
 from typing import Any, Literal, Self
 
 import msgspec
+
+PHASED = frozenset({"run", "tool", "compaction"})
+"""What has events of the form ``SUBJECT:PHASE``."""
 
 
 class EventChannel(StrEnum):

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from wire.events import TROUBLE_TYPES, EventChannel, EventDisplay, EventType, channel_of, display_line, display_of
+from wire.events import (
+    PHASED,
+    TROUBLE_TYPES,
+    EventChannel,
+    EventDisplay,
+    EventType,
+    channel_of,
+    display_line,
+    display_of,
+)
 
 DISPLAY = EventDisplay(line=("{a}", "b {b.c} of {b.d}", "{flag?it is set}", "{kind=x?an x}", "always"))
 
@@ -31,6 +40,13 @@ def test_a_part_without_a_value_is_left_out_and_values_are_not_read_as_parts(dat
 
 def test_a_type_that_is_not_listed_is_a_monitor_event_without_a_line() -> None:
     assert (channel_of("worker:odd"), display_of("worker:odd").line) == (EventChannel.MONITOR, ())
+
+
+def test_a_name_is_words_and_a_phase_stands_behind_a_colon() -> None:
+    subjects = {type_.partition(":")[0] for type_ in EventType if ":" in type_}
+    assert subjects == PHASED
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*|[a-z]+:[a-z]+", type_) for type_ in EventType)
+    assert {type_ for type_ in EventType if type_.partition("_")[0] in PHASED} == {EventType.TOOL_EXECUTED}
 
 
 def test_every_control_event_is_durable() -> None:
