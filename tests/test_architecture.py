@@ -325,10 +325,10 @@ def test_a_built_wheel_holds_the_rooms_and_nothing_else(tmp_path: Path) -> None:
     assert {name.removesuffix(".py") for name in names if not name.endswith(".dist-info")} == rooms()
 
 
-def test_ci_runs_the_check_of_the_makefile_and_the_real_acp_agents() -> None:
+def test_ci_runs_the_check_of_the_makefile_the_wheel_and_the_real_acp_agents() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert script.read_text().endswith("\nmake check\nexec make test-acp\n")
+    assert script.read_text().endswith("\nmake check\nmake test-wheel\nexec make test-acp\n")
     assert re.search(r"^unset PYTHONUNBUFFERED\b", script.read_text(), re.MULTILINE)
     prerequisites = re.search(r"^check:([^#\n]*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert prerequisites is not None
