@@ -75,7 +75,7 @@ class WorkerMethods:
             history_turns=params.history_turns,
             from_session=params.from_session,
             answer=params.answer,
-            traceparent=params.traceparent,
+            environment=_trace_environment(params),
         )
         later = self._conversation_queue.put(request_id, lambda: self._run_prompt(run))
         worker.runs.set_active_run(run)
@@ -218,3 +218,9 @@ class WorkerMethods:
         self._worker.toolbox.thinking = params.level
         self._worker.output.emit("state_changed", {"thinking": params.level})
         return {"level": params.level}
+
+
+def _trace_environment(params: PromptParams) -> dict[str, str]:
+    """What names the run's span to its commands."""
+    members = {"TRACEPARENT": params.traceparent, "TRACESTATE": params.tracestate}
+    return {name: value for name, value in members.items() if value is not None}

@@ -17,7 +17,7 @@ class AgentRun(msgspec.Struct, eq=False, kw_only=True):
     """One accepted prompt, and how to abort it.
 
     ``results``: those of client tools for the open calls of the run before. ``closing``: it reads no more input.
-    ``breakpoint``: where in its step it is. ``traceparent``: the span that it is in, for the commands it runs.
+    ``breakpoint``: where in its step it is. ``environment``: of the commands it runs, beside their own.
     """
 
     run_id: str
@@ -28,7 +28,7 @@ class AgentRun(msgspec.Struct, eq=False, kw_only=True):
     history_turns: int | None = None
     from_session: str | None = None
     answer: AnswerOptions | None = None
-    traceparent: str | None = None
+    environment: dict[str, str] = {}
     scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
     aborting: bool = False
     closing: bool = False

@@ -99,7 +99,7 @@ class StepLoop:
             hooks=toolbox.hooks,
             log=self._conversation,
             context_for=lambda call, report: toolbox.context_for(
-                self._conversation, call, report, self._run.traceparent
+                self._conversation, call, report, self._run.environment
             ),
             emit=self._emit,
         )

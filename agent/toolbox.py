@@ -1,7 +1,8 @@
 """Model, tools and rules of a worker: changeable between model calls, shared by all its runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 import msgspec
 
@@ -67,14 +68,13 @@ class Toolbox(msgspec.Struct, eq=False, kw_only=True):
         return self._tools
 
     def context_for(
-        self, conversation: Conversation, call: ToolUseBlock, report: Report, traceparent: str | None
+        self, conversation: Conversation, call: ToolUseBlock, report: Report, environment: Mapping[str, str]
     ) -> ToolContext:
-        """What a call in this conversation may use; ``traceparent``: the span of its run, for its environment."""
-        own = {"call_id": call.id, "scope_key": conversation.header.id, "outputs": conversation.outputs}
-        environment = self.sandbox.environment
-        if traceparent is not None:
-            environment = {**environment, "TRACEPARENT": traceparent}
-        return msgspec.structs.replace(self.sandbox, report=report, environment=environment, **own)
+        """What a call in this conversation may use; ``environment``: of its run, beside the usual one."""
+        own: dict[str, Any] = {"call_id": call.id, "scope_key": conversation.header.id, "outputs": conversation.outputs}
+        if environment:
+            own["environment"] = {**self.sandbox.environment, **environment}
+        return msgspec.structs.replace(self.sandbox, report=report, **own)
 
     @property
     def definitions(self) -> Sequence[ToolDefinition]:

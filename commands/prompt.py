@@ -36,7 +36,7 @@ from errors import (
     RunInterrupted,
 )
 from wire.messages import QueueMode, omit_none
-from wire.traceparent import TraceParent
+from wire.traceparent import trace_members
 
 _run_options = (
     session_option("The session; created if it does not exist.", required=True),
@@ -174,15 +174,10 @@ _LOOK_SECONDS = 2.0
 def run_params(text: str, *, key: str | None = None, **options: Any) -> dict[str, Any]:
     """The parameters of ``prompt`` and ``agent``; ``key`` names the run, else its name is random.
 
-    The run is part of the trace that the environment names (TRACEPARENT), as in a command of an agent.
+    The run is part of the trace that the environment names (TRACEPARENT, TRACESTATE), as in a command of an agent.
     """
-    parent = TraceParent.parse(os.environ.get("TRACEPARENT", ""))
-    return omit_none(
-        **options,
-        text=text,
-        run=uuid.uuid4().hex if key is None else key,
-        traceparent=None if parent is None else str(parent),
-    )
+    trace = trace_members(os.environ.get("TRACEPARENT", ""), os.environ.get("TRACESTATE", ""))
+    return omit_none(**options, text=text, run=uuid.uuid4().hex if key is None else key, **trace)
 
 
 def follow_prompt(

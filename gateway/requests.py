@@ -13,7 +13,7 @@ from wire.events import EventChannel
 from wire.framing import DECODE_ERRORS
 from wire.mcp_servers import MAX_SERVERS, McpServer
 from wire.messages import AnswerOptions, ImageContent, QueueMode
-from wire.traceparent import TRACEPARENT_PATTERN
+from wire.traceparent import MAX_TRACESTATE, TRACEPARENT_PATTERN, TRACESTATE_PATTERN
 
 P = TypeVar("P")
 
@@ -47,7 +47,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     what the caller can do for the model; a run that ends with reason ``tool_calls`` has the ``calls``, and the next
     one's ``tool_results`` answer them. ``answer``: the required form of the answer; the model is asked for it,
     and the caller checks it. Such a run has a turn of its own. ``traceparent``: the caller's span (W3C trace context),
-    below which the run's is recorded.
+    below which the run's is recorded; ``tracestate`` is handed on beside it.
     """
 
     text: str
@@ -69,6 +69,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tool_results: Annotated[list[ToolResult], msgspec.Meta(max_length=MAX_TOOL_RESULTS)] = []
     answer: AnswerOptions | None = None
     traceparent: Annotated[str, msgspec.Meta(max_length=55, pattern=TRACEPARENT_PATTERN)] | None = None
+    tracestate: Annotated[str, msgspec.Meta(max_length=MAX_TRACESTATE, pattern=TRACESTATE_PATTERN)] | None = None
 
 
 class PromptRequest(AgentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -110,8 +110,8 @@ class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     run ends with their calls, and ``tool_results`` (``tool_use_id``, ``content``, ``is_error``) of a next prompt answer
     them. A client tool takes the place of the agent's own tool of the same name for that run. ``history_turns``: how
     many user messages the model sees at most. ``from_session`` names another session that the text comes from.
-    ``answer``: options of the answer. ``traceparent``: the span that the run is in (W3C trace context), sent where the
-    supervisor records traces; commands of the run are to have it as TRACEPARENT in their environment.
+    ``answer``: options of the answer. ``traceparent``, ``tracestate``: the span that the run is in (W3C trace context),
+    where the supervisor records traces; its commands are to have them as TRACEPARENT, TRACESTATE in their environment.
     """
 
     text: str
@@ -124,6 +124,7 @@ class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     from_session: str | None = None
     answer: AnswerOptions | None = None
     traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class TextParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -198,8 +199,7 @@ class SessionResult(msgspec.Struct, frozen=True):
 
     ``sealed``: ids of the tool calls that a former worker had left open and that were closed now, where there are any.
     ``strategy``: how an agent whose own memory is not ours to read goes on with the conversation: ``kept``, ``loaded``,
-    ``resumed``, or ``refed``, where it was given the end of it as text; ``cause``: why that had to be; ``error``: the
-    agent's own words, where it refused to go on.
+    ``resumed``, or ``refed``, where it was given the end of it as text; ``cause``: why; ``error``: the agent's words.
     """
 
     session_id: str

@@ -27,7 +27,7 @@ from doors.http.services import (
     cancel_on_disconnect,
     identity_of,
     request_state,
-    traceparent_of,
+    trace_of,
 )
 from doors.http.tokens import Scope
 from errors import PoolClosed, UsageError
@@ -89,9 +89,8 @@ async def _call(services: HttpServices, request: Request) -> Any:
         raise UsageError(f"{method} takes its parameters in the body, as a JSON object, not in the address")
     identity.require_method(method)
     params = await _params(request, services)
-    traceparent = traceparent_of(request)
-    if method in _TRACED_METHODS and traceparent is not None:
-        params = _with_default(params, "traceparent", traceparent)
+    if method in _TRACED_METHODS and (trace := trace_of(request)):
+        params = _with_trace(params, trace)
     if STREAM_TYPE in request.headers.get("accept", ""):
         return _StreamedCall(services, identity, method, params)
     caller = HttpCaller(identity, uuid.uuid4().hex)
@@ -107,13 +106,13 @@ async def _params(request: Request, services: HttpServices) -> msgspec.Raw:
     return msgspec.Raw(body or b"{}")
 
 
-def _with_default(params: msgspec.Raw, name: str, value: str) -> msgspec.Raw:
-    """The object with one more member, unless it has that; anything else as it is, for the method to refuse."""
+def _with_trace(params: msgspec.Raw, trace: dict[str, str]) -> msgspec.Raw:
+    """The object in this span, unless it names one; anything else as it is, for the method to refuse."""
     try:
         members = msgspec.json.decode(params, type=dict[str, msgspec.Raw])
     except DECODE_ERRORS:
         return params
-    return msgspec.Raw(msgspec.json.encode({name: value, **members}))
+    return params if "traceparent" in members else msgspec.Raw(msgspec.json.encode({**trace, **members}))
 
 
 async def _run(services: HttpServices, method: str, params: msgspec.Raw, caller: HttpCaller, receive: Receive) -> Any:

@@ -21,7 +21,7 @@ from doors.http.tokens import Scope
 from errors import UsageError
 from gateway.caller import Caller, MethodDispatcher
 from gateway.methods.operator import StatusDocument
-from wire.traceparent import TraceParent
+from wire.traceparent import trace_members
 
 PushHandler = Callable[[str, bytes], Awaitable[None]]
 """Takes the name and the data of a push."""
@@ -270,10 +270,10 @@ def set_identity(connection: HTTPConnection, identity: TokenIdentity) -> None:
         visit.peer.identity = identity
 
 
-def traceparent_of(connection: HTTPConnection) -> str | None:
-    """The span of the peer that a request names (W3C trace context), as it is sent on; a malformed name is no name."""
-    parent = TraceParent.parse(connection.headers.get("traceparent", ""))
-    return None if parent is None else str(parent)
+def trace_of(connection: HTTPConnection) -> dict[str, str]:
+    """The span of the peer that a request names (W3C trace context), as members of a message."""
+    state = ",".join(connection.headers.getlist("tracestate"))
+    return trace_members(connection.headers.get("traceparent", ""), state)
 
 
 Endpoint = Callable[[Any], Awaitable[Any]]

@@ -73,10 +73,10 @@ class CompletionRun:
         request: ModelInput,
         session_ref: SessionRef,
         identity: TokenIdentity,
-        traceparent: str | None,
+        trace: dict[str, str],
     ) -> None:
         self._services = services
-        self._traceparent = traceparent
+        self._trace = trace
         self._ephemeral_sessions = forgetting
         self._schemas = schemas
         self._unanswered = unanswered
@@ -195,7 +195,7 @@ class CompletionRun:
             "tool_results": results,
             "answer": None if self.answer_options == AnswerOptions() else self.answer_options,
             "queue": "followup",
-            "traceparent": self._traceparent,
+            **self._trace,
         }
 
     async def _call(self, method: str, params: dict[str, Any]) -> Any:

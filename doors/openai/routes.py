@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from doors.http.api import read_body
 from doors.http.errors import HttpError, json_response
-from doors.http.services import HttpCaller, HttpServices, RouteSpec, identity_of, traceparent_of
+from doors.http.services import HttpCaller, HttpServices, RouteSpec, identity_of, trace_of
 from doors.http.tokens import Scope
 from doors.openai.answer_checks import SchemaChecker
 from doors.openai.cleanup import EphemeralSessions
@@ -135,7 +135,7 @@ class _OpenAIRoutes:
             request=asked,
             session_ref=place,
             identity=identity_of(request),
-            traceparent=traceparent_of(request),
+            trace=trace_of(request),
         )
         headers = {"x-request-id": place.run, **({"x-pool-ignored": ", ".join(ignored)} if ignored else {})}
         if isinstance(shape, Chunks | ResponseEvents):

@@ -72,6 +72,7 @@ class Delegation:
         giver = self._scheduler.turn_of(session)
         depth = 1 + (giver.leader.request.depth if giver is not None else 0)
         self._check(session, depth)
+        trace = None if giver is None else giver.leader.trace
         task = uuid.uuid4().hex
         message = AgentRequest(
             text=request.task,
@@ -82,7 +83,8 @@ class Delegation:
             timeout=request.timeout,
             lane="subagent",
             queue=QueueMode.FOLLOWUP,
-            traceparent=None if giver is None or giver.leader.trace is None else str(giver.leader.trace.turn),
+            traceparent=None if trace is None else str(trace.turn),
+            tracestate=None if giver is None else giver.leader.request.tracestate,
         )
         self._running[session] += 1
         try:

@@ -221,9 +221,7 @@ class Intake:
         parts, from_session = self._profile_cache.parts, origin.from_session
         if message.source is not None and message.source.from_session is not None and not from_session:
             from_session = normalize_session_key(message.source.from_session)
-        timeout = message.timeout
-        if timeout is None:
-            timeout = float(parts.profiles.timeout_of(target.agent) or 0)  # msgspec encodes no subclass of float
+        usual = float(parts.profiles.timeout_of(target.agent) or 0)  # msgspec encodes no subclass of float
         if message.answer is not None:
             check_answer_options(message.answer, message.client_tools)
         if message.client_tools or message.tool_results:
@@ -238,7 +236,7 @@ class Intake:
             agent=target.agent,
             role=target.role,
             priority=find_priority(parts.router, message.source, target.session, said=message.priority).priority,
-            timeout=timeout,
+            timeout=usual if message.timeout is None else message.timeout,
             retry_safe=message.retry_safe,
             lane=message.lane,
             mode=mode or self._mode(target.session, message.source),
@@ -254,6 +252,7 @@ class Intake:
             model=message.model,
             from_session=from_session,
             traceparent=message.traceparent,
+            tracestate=message.tracestate,
         )
 
     def _check_tools(self, message: AgentRequest, agent: str) -> None:

@@ -57,6 +57,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tells_events: bool = True
     is_quiet: bool = False
     traceparent: str | None = None
+    tracestate: str | None = None
     """As in ``AgentRequest``."""
     attached: bool = False
     """Its front end speaks the protocol of the worker's own program; without the front end there is no run."""
@@ -230,4 +231,5 @@ def prompt_params(text: str, leader: RunRequest, turns: int | None, traceparent:
         from_session=leader.from_session,
         answer=leader.answer,
         traceparent=traceparent,
+        tracestate=None if traceparent is None else leader.tracestate,
     )

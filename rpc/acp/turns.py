@@ -76,7 +76,8 @@ class AcpTurns:
         conversation.costs.begin()
         request: dict[str, Any] = {"sessionId": conversation.session, "prompt": blocks}
         if params.traceparent is not None:
-            request["_meta"] = {"traceparent": params.traceparent}
+            state = {} if params.tracestate is None else {"tracestate": params.tracestate}
+            request["_meta"] = {"traceparent": params.traceparent, **state}
         run.wire_id = self._link.send(AcpRequest("session/prompt", request), self._on_answer)
         run_id, seq = self._link.stamp(run.id)
         self._link.emit("run_start", RunStart(run_id=run_id, seq=seq))

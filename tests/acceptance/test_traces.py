@@ -46,7 +46,7 @@ def traced(place: Path, collector: OtlpCollector, monkeypatch: pytest.MonkeyPatc
 @contextmanager
 def http(supervisor: Supervisor) -> Iterator[httpx.Client]:
     url = supervisor.status()["supervisor"]["http"]["url"]
-    headers = {"authorization": f"Bearer {TOKEN}", "traceparent": f"00-{TRACE}-{SPAN}-01"}
+    headers = {"authorization": f"Bearer {TOKEN}", "traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "a=1"}
     with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
         yield client
 
@@ -55,7 +55,7 @@ def test_the_spans_of_requests_arrive_below_their_callers_and_commands_find_thei
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with collecting() as collector, traced(tmp_path, collector, monkeypatch) as supervisor, http(supervisor) as client:
-        body = {"session": "alice", "text": tool("echo is=$TRACEPARENT") + " TELL"}
+        body = {"session": "alice", "text": tool("echo is=$TRACEPARENT $TRACESTATE") + " TELL"}
         answer = client.post("/api/prompt", json=body).json()
         messages = [{"role": "user", "content": "ECHO:hello"}]
         client.post("/v1/chat/completions", json={"model": "main", "messages": messages}).raise_for_status()
@@ -66,7 +66,7 @@ def test_the_spans_of_requests_arrive_below_their_callers_and_commands_find_thei
     (root,) = [span for span in roots if span["attributes"]["gen_ai.conversation.id"] == "alice"]
     (turn,) = [span for span in turns if span["above"] == root["id"]]
     assert call["above"] == turn["id"]
-    assert f"is=00-{TRACE}-{turn['id']}-01" in answer["text"]
+    assert f"is=00-{TRACE}-{turn['id']}-01 a=1" in answer["text"]
     below = {span["name"]: span for span in collector.spans if span["above"] == root["id"]}
     assert below.keys() == {"accept", "wait", "lease", "turn"}
     assert all(root["start"] <= span["start"] <= span["end"] <= root["end"] for span in below.values())

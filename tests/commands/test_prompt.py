@@ -319,6 +319,7 @@ def test_a_run_has_the_name_that_was_given_or_one_of_its_own() -> None:
 def test_a_prompt_is_part_of_the_trace_that_its_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     monkeypatch.setenv("TRACEPARENT", parent)
-    assert run_params("hi", key="k") == {"text": "hi", "run": "k", "traceparent": parent}
+    monkeypatch.setenv("TRACESTATE", "a=1")
+    assert run_params("hi", key="k") == {"text": "hi", "run": "k", "traceparent": parent, "tracestate": "a=1"}
     monkeypatch.setenv("TRACEPARENT", "of another form")
     assert run_params("hi", key="k") == {"text": "hi", "run": "k"}

@@ -126,8 +126,10 @@ async def test_a_run_that_failed_says_with_which_code(world: World, recorder: Re
 
 
 async def test_a_delegated_task_is_below_the_turn_that_gave_it(world: World, recorder: Recorder) -> None:
-    worker = await world.hanging()
+    await world.begin("hang", traceparent=str(CALLER), tracestate="a=1")
+    worker = world.launcher.running("hang")
     await world.call("delegate", session="alice", agent="main", task="say it is done")
+    assert [params["tracestate"] for params in world.launcher.asked("prompt")] == ["a=1", "a=1"]
     worker.finish()
     await wait_all_tasks_blocked()
     task, giver = recorder.exported
@@ -143,10 +145,11 @@ async def test_a_trace_that_is_not_recorded_is_handed_on_as_such(world: World, r
 
 
 async def test_without_a_tracer_a_run_has_no_trace_and_workers_are_handed_none(world: World) -> None:
-    run = await world.send("say hi", traceparent=str(CALLER))
+    run = await world.send("say hi", traceparent=str(CALLER), tracestate="a=1")
     await run.wait()
     assert run.trace is None
     assert handed(world) == [None]
+    assert "tracestate" not in world.launcher.asked("prompt")[0]
 
 
 def test_the_spans_of_a_turn_are_bounded() -> None:

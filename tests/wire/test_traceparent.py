@@ -1,6 +1,6 @@
 import pytest
 
-from wire.traceparent import TraceParent
+from wire.traceparent import TraceParent, trace_members
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -28,3 +28,27 @@ def test_a_header_names_a_span_and_whether_its_trace_is_recorded(flags: str, sam
 )
 def test_a_header_of_another_form_is_no_name(header: str) -> None:
     assert TraceParent.parse(header) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "is_kept"),
+    [
+        ("a=1", True),
+        ("rojo=00f067aa0ba902b7,congo=t61rcWkgMzE, t1@v-1/x=a b:c", True),
+        ("a=" + "x" * 256, True),
+        ("", False),
+        ("a", False),
+        ("A=1", False),
+        ("a=1,", False),
+        ("a=1\n", False),
+        ("a=\u00e9", False),
+        ("a=" + "x" * 257, False),
+        (",".join(f"k{number}=1" for number in range(33)), False),
+        (",".join(f"k{number}={'x' * 100}" for number in range(6)), False),
+        ("a=" + " " * 510, False),
+    ],
+)
+def test_what_systems_of_tracing_say_is_handed_on_or_dropped(state: str, is_kept: bool) -> None:  # noqa: FBT001  # a parameter
+    parent = f"00-{TRACE}-{SPAN}-01"
+    assert trace_members(parent, state) == {"traceparent": parent, **({"tracestate": state} if is_kept else {})}
+    assert trace_members("", state) == {}

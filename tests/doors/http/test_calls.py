@@ -106,16 +106,17 @@ async def test_the_status_is_that_of_the_control_socket(measured: Door, world: W
 @pytest.mark.parametrize(
     ("header", "own", "kept"),
     [
-        (_CALLER, None, _CALLER),
-        (_CALLER, _OTHER, _OTHER),
-        ("of another form", None, None),
-        ("", None, None),
+        (_CALLER, None, (_CALLER, "a=1")),
+        (_CALLER, _OTHER, (_OTHER, None)),
+        ("of another form", None, (None, None)),
+        ("", None, (None, None)),
     ],
 )
 async def test_a_run_is_below_the_span_that_its_request_names(
-    measured: Door, world: World, header: str, own: str | None, kept: str | None
+    measured: Door, world: World, header: str, own: str | None, kept: tuple[str | None, str | None]
 ) -> None:
     body = {"session": "alice", "text": "hang", **({"traceparent": own} if own else {})}
-    answer = await measured.call("POST", "/api/agent", body, traceparent=header)
+    answer = await measured.call("POST", "/api/agent", body, traceparent=header, tracestate="a=1")
     (run,) = world.gateway.run_registry._live.values()
-    assert (run.request.run_id, run.request.traceparent) == (answer.json["run_id"], kept)
+    request = run.request
+    assert (request.run_id, (request.traceparent, request.tracestate)) == (answer.json["run_id"], kept)

@@ -52,8 +52,8 @@ def test_a_turn_from_its_prompt_to_its_answer(agent: Agent) -> None:
 
 
 def test_the_span_of_a_turn_goes_with_its_prompt(agent: Agent) -> None:
-    agent.prompt("hi", traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-    meta = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    meta = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
+    agent.prompt("hi", **meta)
     assert agent.sent[-1]["params"]["_meta"] == meta
 
 
