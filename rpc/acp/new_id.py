@@ -1,7 +1,5 @@
 """The id by which an agent calls a new conversation: usable, and no other conversation's."""
 
-from collections.abc import Collection
-
 from errors import WorkerRefused
 from rpc.acp.messages import AcpAnswer, text_of
 
@@ -11,14 +9,12 @@ _MAX_SHOWN = 100
 _MAX_SESSION_ID = 1_024
 
 
-def read_new_id(answer: AcpAnswer, name: str, used: Collection[str]) -> str:
-    """The id in an answer to ``session/new``. Raises WorkerRefused: ``bad_answer``, ``id_reused``."""
+def read_new_id(answer: AcpAnswer) -> str:
+    """The id in an answer to ``session/new``. Raises WorkerRefused ``bad_answer``."""
     session = text_of(answer.result.get("sessionId"))
     if not session or len(session) > _MAX_SESSION_ID:
         problem = f"with a sessionId of {len(session)} characters" if session else "without a sessionId"
         raise WorkerRefused(f"the agent has answered session/new {problem}", worker_code="bad_answer")
-    if session in used:
-        raise id_reused(name, session)
     return session
 
 

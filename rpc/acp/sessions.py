@@ -128,7 +128,10 @@ class AcpSessions:
         self.awaits_id = True
         try:
             answer = yield from self._with_login("session/new", self._place())
-            session = read_new_id(answer, self.name, self.known - {lost_id})
+            session = read_new_id(answer)
+            if session in self.known and session != lost_id:  # it is open now, and must not be loaded again
+                self._open[session] = self._unusable(session, fresh=True)
+                raise id_reused(self.name, session)
         except WorkerRefused:
             self.on_answered()
             raise
@@ -326,7 +329,7 @@ class AcpSessions:
         replay = self.replay = Replay(session)
         self.known.add(session)
         # open and unusable until the answer: after a time-out nothing may load it again in this process
-        self._open[session] = AcpConversation(session, "", read_config({}), turns=_UNUSABLE, fresh=False)
+        self._open[session] = self._unusable(session, fresh=False)
         self._link.record(process_mark(path, "opened"))
         try:
             params = {"sessionId": session, **self._place()}
@@ -345,6 +348,9 @@ class AcpSessions:
         if verdict is ReplayVerdict.FOREIGN:
             raise ProtocolViolation(f"asked for {session}, the agent replayed another conversation")
         return verdict, answer, replay
+
+    def _unusable(self, session: str, *, fresh: bool) -> AcpConversation:
+        return AcpConversation(session, "", read_config({}), turns=_UNUSABLE, fresh=fresh)
 
     def _raise_unless_answered(self, error: WorkerRefused) -> None:
         """A time-out is no answer, and a login that is missing says nothing of the conversation."""
