@@ -1,49 +1,68 @@
 """Much at once: the page stays responsive, and what it shows and remembers stays small. And the README's picture."""
 
+import json
 import re
 import struct
 import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import NamedTuple, cast
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.doors.dashboard.conftest import OpenPage
 from tests.doors.dashboard.crowd import WORKERS, Crowd, Day, serving
 from tests.doors.dashboard.portrait import PICTURES, SCREENS, SIZE, chat, company, pose, watch
 from tests.doors.dashboard.site import Site
 
-MOST_WINDOWS = 40
+MOST_WINDOWS = 3
 """A window may be spoiled by another program that wants the processor; the page's own slowness would spoil each."""
+WINDOW = 3000
+"""Events that a window lasts."""
+NEWEST = "parseInt(document.querySelector('#events').firstChild?.title.split(' ')[1])"
+"""The number of the latest event that the page shows."""
 LATE = 100.0
+BUSY = 0.6
 
-MEASURE = """(seconds) => new Promise((resolve) => {
-    const long = [];
-    const watcher = new PerformanceObserver((list) => long.push(...list.getEntries().map((each) => each.duration)));
-    watcher.observe({ type: "longtask" });
-    const gaps = [];
-    let last = performance.now();
-    const end = last + 1000 * seconds;
-    const tick = (now) => {
-        gaps.push(now - last);
-        last = now;
-        if (now < end) requestAnimationFrame(tick);
-        else {
-            watcher.disconnect();
-            resolve({ gap: Math.max(...gaps.slice(1)), long: Math.max(0, ...long) });
-        }
-    };
-    requestAnimationFrame(tick);
-})"""
-"""The longest pause between two frames, and the longest task, in milliseconds."""
+
+def main_thread_tasks(trace: bytes) -> list[float]:
+    """Milliseconds of CPU that each task of a page's main thread took: what else the machine does is not counted."""
+    events = json.loads(trace)["traceEvents"]
+    mains = {(each["pid"], each["tid"]) for each in events if each["args"].get("name") == "CrRendererMain"}
+    return [each["tdur"] / 1000 for each in events if "tdur" in each and (each["pid"], each["tid"]) in mains]
+
+
+class Window(NamedTuple):
+    """What the page did while so many events came."""
+
+    longest: float
+    """Milliseconds of the longest task."""
+    busy: float
+    """The share of its time that 2000 events a second take."""
+    pace: float
+    """Events a second."""
+
+    @property
+    def is_good(self) -> bool:
+        return self.longest < LATE and self.busy < BUSY and self.pace > 0.8 * 2000
+
+
+def measure(browser: Browser, page: Page, crowd: Crowd) -> Window:
+    began, before = time.monotonic(), crowd.seq
+    browser.start_tracing(page=page, categories=["toplevel"])
+    page.wait_for_function(f"() => {NEWEST} > {before + WINDOW}")
+    told, seconds = crowd.seq - before, time.monotonic() - began
+    tasks = main_thread_tasks(browser.stop_tracing())
+    return Window(max(tasks), sum(tasks) / 1000 * 2000 / told, told / seconds)
 
 
 @pytest.mark.process
 @pytest.mark.browser
-def test_no_frame_takes_100_ms_with_64_workers_and_2000_events_a_second(tmp_path: Path, open_page: OpenPage) -> None:
+def test_no_frame_takes_100_ms_with_64_workers_and_2000_events_a_second(
+    tmp_path: Path, browser: Browser, open_page: OpenPage
+) -> None:
     crowd = Crowd(2000)
     with serving(crowd, tmp_path) as url:
         visit = open_page(cast("Site", SimpleNamespace(url=url)))
@@ -52,15 +71,10 @@ def test_no_frame_takes_100_ms_with_64_workers_and_2000_events_a_second(tmp_path
         page.get_by_label("text pieces").check()
         visit.open_session("s7")
         page.locator("#conversation-close").click()
-        began, before = time.monotonic(), crowd.seq
-        windows: list[dict[str, Any]] = [page.evaluate(MEASURE, 1.5)]
-        while max(windows[-1].values()) >= LATE and len(windows) < MOST_WINDOWS:
-            windows.append(page.evaluate(MEASURE, 1.5))
-        told, seconds = crowd.seq - before, time.monotonic() - began
-        assert max(windows[-1].values()) < LATE, windows
-        assert told > 0.8 * 2000 * seconds, "the door itself did not keep the pace"
-        newest = "parseInt(document.querySelector('#events').firstChild.title.split(' ')[1])"
-        page.wait_for_function(f"() => {newest} > {crowd.seq}")
+        windows = [measure(browser, page, crowd)]
+        while not windows[-1].is_good and len(windows) < MOST_WINDOWS:
+            windows.append(measure(browser, page, crowd))
+        assert windows[-1].is_good, windows
         assert page.locator("#events .event").count() <= 150
         assert page.evaluate("document.querySelectorAll('*').length") < 6000
         visit.close()
@@ -92,11 +106,15 @@ def test_the_page_is_painted_within_a_second_also_with_ten_thousand_sessions(
         small = open_page(cast("Site", SimpleNamespace(url=small_url)))
         page = visit.page
         times, small_times = list[float](), list[float]()
-        while not times or (min(times) >= FIRST_PAINT and len(times) < MOST_OPENINGS):
+
+        def is_quick() -> bool:
+            return min(times) < max(FIRST_PAINT, SLOWED_BY_SESSIONS * min(small_times))
+
+        while not times or (not is_quick() and len(times) < MOST_OPENINGS):
             for opened, taken in ((small, small_times), (visit, times)):
                 opened.page.reload(wait_until="commit")
                 taken.append(opened.page.evaluate(PAINTED))
-        assert min(times) < max(FIRST_PAINT, SLOWED_BY_SESSIONS * min(small_times)), (times, small_times)
+        assert is_quick(), (times, small_times)
         small.close()
         expect(page.locator("#sessions-count")).to_have_text("10000")
         expect(page.locator("#sessions-more")).to_contain_text("9800 more sessions")
@@ -129,11 +147,10 @@ def test_a_page_that_is_left_open_holds_no_more_after_a_day_than_after_an_hour(
         visit = open_page(cast("Site", SimpleNamespace(url=url)))
         page = visit.page
         page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true })")  # it asks for no status then
-        newest = "parseInt(document.querySelector('#events').firstChild?.title.split(' ')[1])"
         page.get_by_label("internals").check()
         sizes = list[int]()
         for stop in (WARM, DAY):
-            page.wait_for_function(f"() => {newest} >= {stop}", timeout=120_000)
+            page.wait_for_function(f"() => {NEWEST} >= {stop}", timeout=120_000)
             sizes.append(heap_bytes(page))
             day.go_on.release()
         assert sizes[1] - sizes[0] < GROWTH, sizes
