@@ -1,5 +1,6 @@
 """Fixtures of the whole suite: where the real pi is; how Hypothesis runs."""
 
+import gc
 import os
 import re
 import shutil
@@ -21,6 +22,17 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.pop("COLUMNS", None)  # what the tests start is told no width, as where they run one after the other
 
 _NAMED = os.environ.get("POOL_TEST_PI")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays: no collection of garbage looks at these millions of objects, then or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
