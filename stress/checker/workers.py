@@ -129,7 +129,7 @@ class CapacityRecovery(InvariantCheck):
             case WaitingEnded():
                 self._pending.clear()
             case ProcessSample():
-                yield from self._count(fact)
+                yield from self._count(fact, state)
                 yield from self._check_replacements(fact, state)
             case _:
                 pass
@@ -140,7 +140,7 @@ class CapacityRecovery(InvariantCheck):
         self._seen = set()
         self._alive = 0
 
-    def _count(self, fact: ProcessSample) -> Iterator[Violation]:
+    def _count(self, fact: ProcessSample, state: ObservedState) -> Iterator[Violation]:
         alive = {(worker.pid, worker.started) for worker in fact.workers}
         new = frozenset() if self._is_first else alive - self._seen  # those of the first sample may be old
         self._is_first = False
@@ -151,7 +151,8 @@ class CapacityRecovery(InvariantCheck):
         self._refilled = fact.t
         if new:
             self.checked += 1
-        if self._tokens < -_SPAWN_SLACK:
+        held_up = state.delay() * self.rules.spawn_rate  # starts that were allowed one by one, and came at once
+        if self._tokens < -_SPAWN_SLACK - held_up:
             yield Violation(
                 "workers were started faster than the spawn bucket allows", pids=tuple(pid for pid, _ in new)
             )

@@ -334,6 +334,8 @@ LATE = {
      "processes 1 zombies=9,; wait 1.1; processes 1 zombies=9,; wait 0.7; processes 1", 1.9),
     "a turn that is served late": ("I5",
      "ask 1; wait 2.0; ask 2; begin 2; wait 1.0; wait 1.0; wait 1.0; begin 1 w2", 3.1),
+    "workers that were allowed one by one and came at once": ("I9",
+     "; ".join(f"processes {first} {first + 1}" for first in range(1, 12, 2)), 0.5),
     "an expiry that is late": ("I6", "ask 1 timeout=1.0; skip 1.3; expire 1", 0.3),
 }  # fmt: skip
 
