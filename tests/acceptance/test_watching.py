@@ -25,7 +25,7 @@ def test_updates_of_a_command_are_drawn_in_place_and_gone_at_the_end(supervisor:
     with on_a_terminal(command, columns=40, NO_COLOR="") as terminal:
         terminal.read_until("\x1b[2m  │ halfway\x1b[0m\n")
         build.end()
-        begun, ended, answer = screen_of(terminal.read_until("it is done\n"))
+        *_waits, begun, ended, answer = screen_of(terminal.read_until("it is done\n"))
     assert (len(begun), begun[-1]) == (39, "…")
     assert ended.startswith("  ✓ ok, code 0 (")
     assert answer == "it is done"
