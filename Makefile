@@ -92,10 +92,10 @@ lint: $(STAMP) .cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint ## ruff, ruff fo
 	$(BIN)/mypy .
 	.cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint Dockerfile
 
-# Where what people hit first would show: processes, their ends, approvals, the disk. A minute and a half on two cores.
+# Where what people hit first would show: processes, their ends, approvals, the disk. In one process, since beside the suite.
 test-system: $(STAMP) ## The demo and tests with real processes on /usr/bin/python3, and as an ordinary user where root runs it
-	PYTHON="$(abspath $(BIN))/python" JOBS="$(JOBS)" .ci/system-python tests/rpc $(addprefix tests/acceptance/test_, \
-		$(addsuffix .py, approvals failing_disk killed_supervisor supervisor supervisor_ends supervisor_store)) \
+	PYTHON="$(abspath $(BIN))/python" .ci/system-python tests/rpc $(addprefix tests/acceptance/test_, \
+		$(addsuffix .py, approvals supervisor supervisor_ends supervisor_store)) \
 		$(wildcard tests/acceptance/test_pool_faults_*.py)
 
 test-pythons: ## The whole suite on each of PYTHONS, those from 3.11 to 3.14 that are here, in environments of their own
