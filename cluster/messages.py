@@ -1,6 +1,5 @@
 """What the frames of a link carry, one structure each. Pure."""
 
-import re
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -8,13 +7,13 @@ import msgspec
 from cluster.frames import FrameKind, LinkViolation, encode_frame
 from rpc.host import WorkerPlan
 from rpc.settings import RpcSettings
+from wire.addresses import NODE_NAME
 from wire.units import Seconds
 
 PROTOCOL = 1
 """The version of frames and messages; both ends must have the same."""
 
 _MAX_WORD, _MAX_PATH, _MAX_REASON = 256, 4096, 2048
-_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 Word = Annotated[str, msgspec.Meta(max_length=_MAX_WORD)]
 FilePath = Annotated[str, msgspec.Meta(max_length=_MAX_PATH)]
@@ -212,6 +211,6 @@ def decode_hello(payload: bytes) -> Hello:
     if said.get("protocol") != PROTOCOL:
         raise LinkViolation(f"the node speaks version {said.get('protocol')!r:.20} of the protocol, not {PROTOCOL}")
     hello = decode_message(payload, Hello)
-    if not _NODE_NAME.fullmatch(hello.name):
+    if not NODE_NAME.fullmatch(hello.name):
         raise LinkViolation("a node's name has 1 to 64 letters, digits, dots, dashes and underscores")
     return hello

@@ -48,7 +48,8 @@ def _find_token(http: dict[str, Any], socket: str | None, config: str | None, da
 
     Settings that are not named may be another supervisor's than that of a socket that is.
     """
-    from doors.http.tokens import TOKEN_VARIABLE, read_token
+    from doors.http.tokens import TOKEN_VARIABLE
+    from wire.tokens import read_token
 
     if http["token_path"] is not None:
         return _FoundToken(read_token(Path(http["token_path"])), is_on_disk=True)

@@ -16,7 +16,7 @@ import psutil
 
 from commands.agent_facts import key_line
 from commands.doctor_checks import AgentFacts, AgentProbe, HttpFacts, MachineFacts, WorkspaceFacts
-from doors.http.settings import HttpSettings, is_loopback, parse_bind, url_of
+from doors.http.settings import HttpSettings, is_loopback, url_of
 from doors.http.tokens import TokenSource, find_token_source, read_token
 from doors.locations import is_listening, read_lock_holder
 from errors import UsageError

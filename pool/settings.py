@@ -134,22 +134,31 @@ def check_settings(settings: PoolSettings) -> None:
 _MIB = 1024 * 1024
 
 
-def check_memory(settings: PoolSettings, total_bytes: int | None = None, *, limit: MemoryLimit | None = None) -> None:
+def check_memory(
+    settings: PoolSettings,
+    total_bytes: int | None = None,
+    *,
+    limit: MemoryLimit | None = None,
+    here: int | None = None,
+) -> None:
     """Raise UsageError when ``max`` workers of ``worker_memory`` bytes each are more than there is.
 
     ``total_bytes`` None: the machine's physical memory, or what its cgroup allows (``limit``, None: what holds here).
+    ``here``: how many of them this machine has to run, where there are others; None: all.
     """
+    workers = settings.max if here is None else min(here, settings.max)
+    name = "pool.max" if workers == settings.max else "cluster.local_slots"
     total, where = total_bytes, "this machine has"
     if total is None:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         limit = limit or memory_limit()
         if limit is not None and limit.size < total:
             total, where = limit.size, f"{limit.file} allows"
-    wanted = settings.max * settings.worker_memory
+    wanted = workers * settings.worker_memory
     if wanted > total:
         fits = total // settings.worker_memory
         raise UsageError(
-            f"pool.max = {settings.max} workers x {settings.worker_memory // _MIB} MiB (pool.worker_memory) = "
+            f"{name} = {workers} workers x {settings.worker_memory // _MIB} MiB (pool.worker_memory) = "
             f"{wanted // _MIB} MiB, but {where} {total // _MIB} MiB; "
-            f"set pool.max to {fits} or less, or pool.worker_memory to what a worker really needs"
+            f"set {name} to {fits} or less, or pool.worker_memory to what a worker really needs"
         )

@@ -115,6 +115,8 @@ def _build(
     else:
         _check_role(role, role_settings, definition)
         arguments, declared, resources = _extra_args(definition), _declared(definition, appended), Resources()
+    if definition.group:
+        declared["group"] = _json(definition.group)
     return make_profile(
         agent=agent,
         role=role,

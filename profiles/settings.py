@@ -111,6 +111,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     list of ``name`` and ``value``). Of dialect ``acp``."""
     extra_args: list[str] = []
     """Further arguments of the program, given to it as they are; none that has a setting of its own."""
+    group: str = ""
+    """The group of nodes, of ``[cluster.groups]``, that its workers run on; empty = this machine, and nodes of no
+    group."""
     timeout_seconds: Seconds | None = None
     """A run of this agent ends after this; 0 = never; unset = as ``agents.defaults`` says. No part of the profile."""
 

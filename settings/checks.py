@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from doors.http.settings import is_loopback, parse_bind
-from doors.http.tokens import TOKEN_VARIABLE, find_token_source, http_problems, read_token, token_problem
+from cluster.settings import agent_problem, cluster_problems, local_limit
+from doors.http.settings import is_loopback
+from doors.http.tokens import TOKEN_VARIABLE, find_token_source, http_problems
 from errors import UsageError
 from heartbeat.delivery.settings import signing_key
 from heartbeat.delivery.targets import target_problem
@@ -19,7 +20,9 @@ from router.settings import router_problems
 from router.workspaces import find_workspace, workspace_problem
 from settings.problems import KeyPath, Problem, suggestion
 from settings.schema import Settings
+from wire.addresses import parse_bind
 from wire.files import open_regular, real_paths
+from wire.tokens import read_token, token_problem
 
 
 def check_settings(settings: Settings) -> list[Problem]:
@@ -28,6 +31,8 @@ def check_settings(settings: Settings) -> list[Problem]:
         *(Problem(("pool", name), text) for name, text in contradictions(settings.pool)),
         *_prewarm_problems(settings),
         *_agent_problems(settings),
+        *(Problem(("cluster", *path), text) for path, text in cluster_problems(settings.cluster)),
+        *_group_problems(settings),
         *_keeping_problems(settings),
         *_target_problems(settings),
         *_cron_problems(settings),
@@ -60,6 +65,18 @@ def _agent_problems(settings: Settings) -> Iterator[Problem]:
                 yield Problem(("agents", name), exc.message)
             else:
                 yield Problem(("agents", name, setting), exc.message.removeprefix(f"{setting}: "))
+
+
+def _group_problems(settings: Settings) -> Iterator[Problem]:
+    """Agents whose workers could run on no machine."""
+    for name in {settings.router.default_agent: None, **settings.agents}:
+        agent = settings.agents.get(name, AgentSettings())
+        found = agent_problem(settings.cluster, agent.group, agent.command, suggestion)
+        if found is not None:
+            yield Problem(("agents", name, found[0]), found[1])
+    shared = settings.cluster.shared_dir
+    if shared and settings.data_dir and not Path(settings.data_dir).is_relative_to(shared):
+        yield Problem(("cluster", "shared_dir"), f"is {shared}, which data_dir ({settings.data_dir}) is not in")
 
 
 def _keeping_problems(settings: Settings) -> Iterator[Problem]:
@@ -95,7 +112,11 @@ def _unknown_name(what: str, name: str, known: list[str], path: KeyPath) -> Iter
 
 def machine_problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
     """Every problem, under its path in the file. Reads files and creates none."""
-    yield from _check_problem(("pool", "max"), check_memory, settings.pool)
+    here = local_limit(settings.cluster, settings.pool.max)
+    setting = ("pool", "max") if here == settings.pool.max else ("cluster", "local_slots")
+    yield from _check_problem(setting, check_memory, settings.pool, here=here)
+    if settings.cluster.token_file:
+        yield from _check_problem(("cluster", "token_file"), read_token, Path(settings.cluster.token_file))
     for name, hook in settings.delivery.webhooks.items():
         yield from _check_problem(("delivery", "webhooks", name, "secret_env"), signing_key, name, hook, env)
     if settings.http.bind:
@@ -105,10 +126,10 @@ def machine_problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Pro
     yield from _hook_problems(settings)
 
 
-def _check_problem(path: KeyPath, check: Callable[..., Any], *args: Any) -> Iterator[Problem]:
+def _check_problem(path: KeyPath, check: Callable[..., Any], *args: Any, **more: Any) -> Iterator[Problem]:
     """The problem that ``check`` raises, without the name of the setting."""
     try:
-        check(*args)
+        check(*args, **more)
     except UsageError as exc:
         yield Problem(path, exc.message.removeprefix(f"{path[0]}.{path[1]} = "))
 

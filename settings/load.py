@@ -10,6 +10,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
+from cluster.settings import ClusterSettings, slots_problem
 from doors.http.settings import with_token_files
 from profiles import AgentSettings, RoleSettings
 from settings.checks import check_settings, exposure_problems, machine_problems
@@ -107,6 +108,8 @@ def parse_settings(text: str, path: Path | None, **overrides: Unpack[Overrides])
         *_job_problems(settings),
         *_hours_problems(settings),
     ]
+    if ("pool", "max") not in given and (wrong := slots_problem(settings.cluster, settings.pool.max)):
+        problems.append(Problem(("pool", "max"), wrong))
     if (hooks := settings.gateway.hooks) and not Path(hooks).is_file():
         problems.append(Problem(("gateway", "hooks"), f"there is no file {hooks}"))
     machine = overrides.get("machine")
@@ -145,7 +148,13 @@ def _with_absolute_paths(settings: Settings, path: Path | None, data_dir: str | 
             for name, agent in settings.agents.items()
         },
         http=with_token_files(settings.http, lambda name: resolve_path(path, name)),
+        cluster=_with_paths(settings.cluster, path),
     )
+
+
+def _with_paths(cluster: ClusterSettings, path: Path | None) -> ClusterSettings:
+    names = {name: getattr(cluster, name) for name in ("token_file", "shared_dir")}
+    return msgspec.structs.replace(cluster, **{key: resolve_path(path, name) for key, name in names.items() if name})
 
 
 def _hours_problems(settings: Settings) -> list[Problem]:

@@ -17,6 +17,8 @@ NEEDS_RESTART: tuple[tuple[str, ...], ...] = (
     ("telemetry",),
     ("http", "bind"),
     ("pool", "fork_server"),
+    *(("cluster", name) for name in ("listen", "lease", "silence", "fence_margin", "transcripts", "shared_dir")),
+    *(("cluster", name) for name in ("groups", "nodes", "ray")),
     ("gateway", "events"),
     ("gateway", "hooks"),
 )

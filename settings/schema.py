@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cluster.settings import ClusterSettings
 from doors.http.settings import HttpSettings
 from gateway.settings import GatewayPrompts, GatewaySettings
 from heartbeat.cron.settings import CronSettings
@@ -53,6 +54,7 @@ class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_field
     cron: CronSettings = CronSettings()
     delivery: DeliverySettings = DeliverySettings()
     pool: PoolSettings = PoolSettings()
+    cluster: ClusterSettings = ClusterSettings()
     rpc: RpcSettings = RpcSettings()
     router: RouterSettings = RouterSettings()
     gateway: GatewaySettings = GatewaySettings()

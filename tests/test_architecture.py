@@ -48,7 +48,7 @@ WITHOUT_A_CLOCK = (
         for name in ("call_page", "entries", "framing", "messages", "redaction", "run_text", "run_view", "sparkline")
     ),
     *(f"wire/{name}" for name in ("sse", "timers", "transcript", "transcript_repair", "units", "states")),
-    *(f"cluster/{name}" for name in ("frames", "lease", "messages", "nodes")),
+    *(f"cluster/{name}" for name in ("frames", "lease", "messages", "nodes", "settings")),
     "pool/machine",
     "pool/transitions",
     "pool/records",

@@ -17,10 +17,11 @@ from doors.http.limits import ACCEPT_COST_SECONDS, AnonymousThrottle, Connection
 from doors.http.protocol import ServerContext
 from doors.http.routes import route_specs
 from doors.http.services import HttpServices
-from doors.http.settings import HttpSettings, parse_bind, require_loopback, url_of
+from doors.http.settings import HttpSettings, require_loopback, url_of
 from doors.http.tokens import TokenGrant, find_token_source, load_grants
 from errors import UsageError
 from gateway.caller import MethodDispatcher
+from wire.addresses import parse_bind
 
 _BACKLOG = 256
 _SEND_BUFFER_BYTES = 512 * 1024

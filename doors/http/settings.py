@@ -129,17 +129,6 @@ def _parse_origin(text: str) -> tuple[str, str, str] | None:
     return scheme, match[1].rstrip("."), match[2] or _DEFAULT_PORTS[scheme]
 
 
-def parse_bind(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT`` or ``[IPV6]:PORT``. Raises UsageError."""
-    host, colon, port = text.rpartition(":")
-    is_bracketed = host.startswith("[") and host.endswith("]")
-    inner = host[1:-1] if is_bracketed else host
-    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
-    if not (colon and inner and is_port) or (":" in inner) is not is_bracketed:
-        raise UsageError(f'must be an address and a port such as "127.0.0.1:8765" or "[::1]:8765", not {text!r}')
-    return inner, int(port)
-
-
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach an address."""
     try:

@@ -1,15 +1,16 @@
 """Tokens: their three scopes and the right to approve, where they are read from, and checks of ``[http]``."""
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from doors.http.settings import HttpSettings, HttpToken, host_name, is_origin, parse_bind
+from doors.http.settings import HttpSettings, HttpToken, host_name, is_origin
 from errors import UsageError
+from wire.addresses import parse_bind
 from wire.files import replace_file
+from wire.tokens import checked_token, read_token, token_problem
 
 
 class Scope(IntEnum):
@@ -47,8 +48,6 @@ TOKEN_FILE = "http-token"  # noqa: S105  # a file's name
 TOKEN_VARIABLE = "POOL_HTTP_TOKEN"  # noqa: S105  # a variable's name
 PRIMARY_TOKEN_NAME = "http"  # noqa: S105  # a name
 """What the token that may do everything is called."""
-_LEAST_CHARS = 16
-_MOST_BYTES = 4096
 
 
 class TokenGrant(NamedTuple):
@@ -99,45 +98,12 @@ def load_grants(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) 
 def _load_primary_token(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> str:
     place = find_token_source(settings, env, data_dir)
     if place.file is None:
-        return _validated(env.get(TOKEN_VARIABLE) or settings.token, place.description)
+        return checked_token(env.get(TOKEN_VARIABLE) or settings.token, place.description)
     if place.is_made and not os.path.lexists(place.file):  # a dangling link is there, too
         import secrets  # noqa: PLC0415  # commands that only look at the settings need not pay for it
 
         replace_file(place.file, f"{secrets.token_urlsafe(32)}\n".encode())
     return read_token(place.file)
-
-
-def read_token(path: Path) -> str:
-    """The token in a file. Raises UsageError where it is none, or others may read or change it."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):  # opening a FIFO would wait for its writer
-                raise UsageError(f"the token file {path} is no regular file")
-            text = file.read(_MOST_BYTES + 1)
-    except OSError as exc:
-        raise UsageError(f"cannot read the token file {path}: {exc.strerror}") from exc
-    if status.st_uid not in (0, os.geteuid()):
-        raise UsageError(f"the token file {path} belongs to another user, who knows what is in it")
-    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise UsageError(f"others may use the token file {path}; run: chmod 600 {path}")
-    return _validated(text.decode("utf-8", "replace").strip(), f"the token in {path}")
-
-
-def _validated(token: str, where: str) -> str:
-    problem = token_problem(token)
-    if problem is not None:
-        raise UsageError(f"{where} {problem}")
-    return token
-
-
-def token_problem(token: str) -> str | None:
-    """Why a text is no token: it could not be sent in a header, or could be guessed by trying. None = it is one."""
-    if len(token) < _LEAST_CHARS:
-        return f"is too short: a token has {_LEAST_CHARS} characters or more"
-    if len(token) > _MOST_BYTES or not (token.isascii() and token.isprintable()) or " " in token:
-        return f"is no token: it has visible ASCII characters without spaces, at most {_MOST_BYTES}"
-    return None
 
 
 _SettingPath = tuple[str | int, ...]

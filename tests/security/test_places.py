@@ -11,11 +11,12 @@ import pytest
 
 from doors.control.client_socket import connect
 from doors.http.settings import HttpSettings
-from doors.http.tokens import TOKEN_FILE, load_grants, read_token
+from doors.http.tokens import TOKEN_FILE, load_grants
 from doors.locations import make_private_dir
 from errors import UsageError
 from tests.acceptance.supervisor import running_supervisor
 from tests.security.people import NOBODY, as_nobody, needs_root, run_python
+from wire.tokens import read_token
 
 CONNECT = """
 import socket, sys

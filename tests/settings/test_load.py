@@ -62,6 +62,24 @@ def test_every_room_gets_its_own_values() -> None:
     assert [entry.count for entry in settings.pool.prewarm] == [2, 1]
 
 
+def test_a_node_is_of_the_first_group_whose_labels_it_has_and_an_agents_group_is_part_of_its_profile() -> None:
+    settings = load_settings(SAMPLES / "good" / "cluster.toml")
+    cluster = settings.cluster
+    some = ({"gpu": "yes", "disk": "fast"}, {"gpu": "no"}, {})
+    assert [cluster.group_of(labels) for labels in some] == ["gpu", "", ""]
+    assert cluster.token_file == str(SAMPLES / "good" / "node-token"), "beside the settings"
+    profiles = [build_profile(settings, agent, "default", "/") for agent in ("main", "trainer")]
+    assert [profile.group for profile in profiles] == ["", "gpu"]
+    assert profiles[0].hard_signature != profiles[1].hard_signature
+
+
+def test_the_slots_of_a_cluster_bound_a_file_and_not_the_command_line(tmp_path: Path) -> None:
+    text = '[pool]\nmax = 4\n[cluster]\nlocal_slots = 4\n[cluster.nodes.one]\nssh = "one"\nslots = 1\n'
+    with pytest.raises(SettingsError, match=r"pool\.max: is 4, less than the 5 slots"):
+        parse_settings(text, tmp_path / "pool.toml")
+    assert parse_settings(text, tmp_path / "pool.toml", max_workers=3).pool.max == 3
+
+
 def test_a_runs_default_timeout_is_its_agents_own_else_that_of_all_and_zero_is_none() -> None:
     settings = load_settings(SAMPLES / "good" / "full.toml")
     assert settings.timeout_of("main") == 1200.0

@@ -48,7 +48,7 @@ def test_what_takes_effect_at_once_is_named_as_the_file_names_it() -> None:
 
 
 RESTART = {"data_dir": '"/elsewhere"', "socket": '"/s"', "store.backlog": '"1MiB"', "log.level": '"debug"'}
-RESTART["gateway.events.ring"] = '"1MiB"'
+RESTART |= {"gateway.events.ring": '"1MiB"', "cluster.lease": '"1m"'}
 
 
 @pytest.mark.parametrize(("key", "value"), RESTART.items())

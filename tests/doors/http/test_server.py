@@ -12,11 +12,12 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from doors.http.server import HttpServer, bind
-from doors.http.settings import HttpSettings, parse_bind, url_of
+from doors.http.settings import HttpSettings, url_of
 from errors import UsageError
 from tests.doors.http.conftest import Door, Open, settle
 from tests.doors.http.peer import GET, POST, TOKEN, HttpPeer, answer_to
 from tests.doors.methods import FakeMethods
+from wire.addresses import parse_bind
 from wire.units import Seconds
 
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"

@@ -1,0 +1,1 @@
+"""Engines: what starts node programs, and says which nodes there are."""
