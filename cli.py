@@ -41,6 +41,7 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "resume": _CommandEntry("commands.supervisor", "Undo `pool pause` or `pool drain`."),
         "drain": _CommandEntry("commands.supervisor", "Let turns in flight end and stop all workers."),
         "reload": _CommandEntry("commands.supervisor", "Reload the settings file."),
+        "node": _CommandEntry("commands.node", "Run workers on this machine for a supervisor elsewhere."),
     },
     "Sessions": {
         "chat": _CommandEntry("commands.chat.command", "Chat with a session on this terminal."),

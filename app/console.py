@@ -86,6 +86,7 @@ _ROUTINE_EVENTS = frozenset({"worker_spawned", "worker_ready", "worker_evicted",
 _WARNING_EVENTS = frozenset(
     {"breaker_opened", "error", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated"}
     | {"hook_failed", "prewarm_failed", "previous_workers_left", "reload_refused", "service_manager_unreachable"}
+    | {"engine_lost", "node_lost", "node_refused"}
     | {"sessions_damaged", "socket_lost", "turn_stalled", "store_degraded", "store_rows_refused", "store_set_aside"}
 )
 """Events that need attention."""

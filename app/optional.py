@@ -13,6 +13,7 @@ from settings.schema import Settings
 
 if TYPE_CHECKING:
     from app.tracing import OtlpTracer
+    from cluster.service import ClusterService
     from doors.http.server import HttpServer
 
 _OTEL_PACKAGES = "opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
@@ -27,6 +28,15 @@ def http_server_type(settings: Settings) -> "type[HttpServer] | None":
     from doors.http.server import HttpServer  # noqa: PLC0415
 
     return HttpServer
+
+
+def cluster_type(settings: Settings) -> "type[ClusterService] | None":
+    """The class of the service for other machines, None where there are none."""
+    if not settings.cluster.is_on:
+        return None
+    from cluster.service import ClusterService  # noqa: PLC0415
+
+    return ClusterService
 
 
 def tracer_type(settings: Settings) -> "type[OtlpTracer] | None":

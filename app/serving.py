@@ -1,7 +1,7 @@
 """The running pool, gateway and autonomy, and the reload of their settings."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -17,6 +17,9 @@ from profiles import CapabilityProfile
 from settings.checks import check_settings
 from settings.reload import changed_profiles, plan_reload
 from settings.schema import Settings
+
+if TYPE_CHECKING:
+    from cluster.service import ClusterService
 
 
 def agent_parts(settings: Settings) -> AgentParts:
@@ -50,6 +53,7 @@ class RunningServices:
         gateway: Gateway,
         autonomy: Autonomy,
         launcher: LocalLauncher,
+        cluster: "ClusterService | None",
         reread: Callable[[int | None], Settings],
         emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
@@ -59,6 +63,8 @@ class RunningServices:
         self.settings = settings
         """Those that hold now."""
         self._launcher = launcher
+        self.cluster = cluster
+        """The service for other machines, where there may be any."""
         self._reread = reread
         self._max_workers: int | None = None
         """In place of the settings' own, since ``scale``."""
@@ -109,6 +115,8 @@ class RunningServices:
         before = await self._profiles()
         set_http = self.prepare_http(settings.http)
         set_autonomy = self.autonomy.prepare(autonomy_settings(settings))  # it refuses webhooks without a secret
+        if self.cluster is not None:
+            self.cluster.reconfigure(settings.cluster, settings.pool.worker_memory)
         self.pool.submit(SettingsChanged(settings.pool))  # first: it refuses what this machine cannot hold
         set_http()
         self.settings = settings

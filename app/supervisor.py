@@ -17,7 +17,8 @@ import trio
 from app.console import ConsoleLog, Printer
 from app.host import ServiceManager, handled_signals, has_terminal, receive_signals
 from app.log import ErrorLog
-from app.optional import http_server_type, opened_tracer, tracer_type
+from app.optional import cluster_type, http_server_type, opened_tracer, tracer_type
+from app.processes import keep_guard, sweep_last_life
 from app.serving import RunningServices, agent_parts, autonomy_settings
 from doors.control.server import ControlServer
 from errors import PoolError
@@ -31,10 +32,9 @@ from gateway.methods.table import MethodTable
 from pool import LocalLauncher, Pool
 from pool.agent_records import DOCUMENT_KIND, AgentRecords
 from pool.worker_logs import LogChanges
-from rpc.guard import supervise_guard
-from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
+from rpc.orphans import Reaper, become_subreaper, sweep_adopted
 from rpc.prompt_files import PROMPT_DIR, remove_leftover_prompts
-from rpc.state_file import StateFile, StateFileCorrupt
+from rpc.state_file import StateFile
 from settings.config_file import show_config
 from settings.schema import Settings
 from store.records import Loaded
@@ -44,6 +44,7 @@ from wire.log_file import LOG_DIR
 from wire.version import VERSION
 
 if TYPE_CHECKING:
+    from cluster.service import ClusterService
     from doors.http.server import HttpServer
 
 _NO_SESSION = ""
@@ -78,7 +79,9 @@ class Supervisor:
         self._services: RunningServices | None = None
         self._server: ControlServer | None = None
         self._http_server_type, self._tracer_type = http_server_type(settings), tracer_type(settings)
+        self._cluster_type = cluster_type(settings)
         self._http: HttpServer | None = None
+        self._cluster: ClusterService | None = None
         self._log_changes = LogChanges()
         self.is_to_restart = False
         """Whether it was asked to be started again once it has ended."""
@@ -88,7 +91,7 @@ class Supervisor:
     async def run(self) -> None:
         """Clean up after the previous supervisor, serve until stopped, leave no process behind."""
         state_file = self._data_dir / "workers.json"
-        await self._sweep_previous(state_file)
+        await sweep_last_life(state_file, self._emit)
         remove_leftover_prompts(self._data_dir / PROMPT_DIR)
         launcher = LocalLauncher(
             self._settings.rpc,
@@ -104,7 +107,7 @@ class Supervisor:
                 await outliving.start(self._console.wake_readers, self._log_changes)
                 await outliving.start(Reaper(children).run)
                 await outliving.start(state.run)
-                await outliving.start(self._keep_guard, launcher)
+                await outliving.start(keep_guard, launcher, self._emit)
                 if self._settings.pool.fork_server:
                     await outliving.start(launcher.keep_fork_server, self._emit)
                 await outliving.start(self._handle_signals)
@@ -113,29 +116,6 @@ class Supervisor:
                 outliving.cancel_scope.cancel()
         finally:
             launcher.close()
-
-    async def _sweep_previous(self, state_file: Path) -> None:
-        try:
-            report = await sweep_previous(state_file)
-        except StateFileCorrupt as exc:
-            aside = state_file.replace(state_file.with_name(state_file.name + ".damaged"))  # noqa: ASYNC240  # nothing runs yet
-            self._emit("state_file_set_aside", {"reason": exc.message, "kept_as": str(aside)})
-        else:
-            if report.killed:
-                self._emit("previous_workers_swept", {"killed": len(report.killed)})
-            if report.left:
-                self._emit("previous_workers_left", {"pids": sorted(set(report.left))})
-
-    async def _keep_guard(
-        self, launcher: LocalLauncher, *, task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        await supervise_guard(
-            launcher.instance,
-            launcher.cgroup,
-            launcher.children,
-            on_lost=lambda reason: self._emit("guard_lost", {"reason": reason}),
-            task_status=task_status,
-        )
 
     # --- serving ------------------------------------------------------------------------------------------------------
 
@@ -159,9 +139,7 @@ class Supervisor:
             records = AgentRecords(
                 await store.read_documents(DOCUMENT_KIND), partial(store.put_document, DOCUMENT_KIND)
             )
-            pool = await stack.enter_async_context(
-                Pool(settings.pool, launcher=launcher, on_event=self._emit, agent_records=records)
-            )
+            pool = await self._open_pool(launcher, records, stack, outlasting)
             tracer = await stack.enter_async_context(opened_tracer(self._tracer_type))
             gateway = await stack.enter_async_context(
                 open_gateway(
@@ -184,11 +162,33 @@ class Supervisor:
                 gateway=gateway,
                 autonomy=autonomy,
                 launcher=launcher,
+                cluster=self._cluster,
                 reread=self._read_settings,
                 emit=self._emit,
             )
             methods = self._methods = MethodTable(gateway, self, autonomy)
             await self._run_until_stopped(serving, methods, hooks)
+
+    async def _open_pool(
+        self, launcher: LocalLauncher, records: AgentRecords, stack: AsyncExitStack, outlasting: trio.Nursery
+    ) -> Pool:
+        """Open the pool, and what serves the nodes, where there may be any, for as long as it has workers."""
+        settings, cluster = self._settings, None
+        if self._cluster_type is not None:
+            memory = settings.pool.worker_memory
+            cluster = self._cluster_type(settings.cluster, worker_memory=memory, local=launcher, emit=self._emit)
+        pool = Pool(
+            settings.pool,
+            launcher=launcher if cluster is None else cluster.launcher,
+            on_event=self._emit,
+            agent_records=records,
+            slots_here=lambda: None if cluster is None else cluster.local_slots,
+        )
+        await stack.enter_async_context(pool)
+        if cluster is not None:
+            await outlasting.start(cluster.run, pool.submit)
+        self._cluster = cluster
+        return pool
 
     async def _open_autonomy(self, gateway: Gateway, stack: AsyncExitStack) -> Autonomy:
         """Open autonomy, with alerts on the terminal or on standard output."""
@@ -306,6 +306,10 @@ class Supervisor:
     def log_directory(self) -> Path:
         """Where the log files lie."""
         return self._data_dir / LOG_DIR
+
+    def cluster(self) -> "ClusterService | None":
+        """The nodes of the cluster; None where there are none."""
+        return self._cluster
 
     async def scale(self, workers: int) -> dict[str, Any]:
         """Change ``pool.max`` until this supervisor ends. Raises UsageError."""

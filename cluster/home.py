@@ -1,97 +1,48 @@
 """The supervisor's end of its nodes' links: who is let in, whose worker says what, when a lost node is fenced."""
 
-import hmac
 import secrets
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import trio
 
-from cluster.frames import FROM_NODE, FROM_STRANGER, NODE_CHANNEL, Frame, FrameKind, LinkViolation
+from cluster.engines.engine import DialTarget
+from cluster.frames import FROM_NODE, FROM_STRANGER, Frame, FrameKind, LinkViolation
 from cluster.link import Link
-from cluster.messages import Beat, Bye, Facts, Hello, Start, Welcome, decode_hello, decode_message
+from cluster.messages import Beat, Bye, Hello, Welcome, decode_hello, decode_message
 from cluster.nodes import NodeAdmission, NodeLife, NodeRoster
-from cluster.transport import RemoteProcess
+from cluster.proof import home_proof, is_same, node_proof
+from cluster.remote_node import NodeOrigin, RemoteNode
 from cluster.wire import LinkWire, WireClosed
-from errors import WorkerStartFailed
-from rpc.host import WorkerPlan
-from rpc.settings import RpcSettings
-from rpc.stderr_log import LineLog
+from errors import PoolError
+from pool.budget import TokenBucket
+from pool.nodes import NodeStatus
 from wire.procfs import boot_time
 
 _HELLO_TIMEOUT = 5.0  # seconds
 _MAX_STRANGERS = 16  # peers that are not known yet; a further one is turned away
+_MAX_REFUSED = 32  # nodes whose refusal is remembered
+_REFUSALS_AT_ONCE, _REFUSALS_A_SECOND = 20, 0.2  # that are reported
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
-class RemoteNode:
-    """One life of a node: its link, and the workers that were started over it.
+class NodeWatcher(Protocol):
+    """Who is to know which nodes take workers."""
 
-    Attributes:
-        hello: what it said of itself. is_linked: False once its link has ended.
-    """
+    def joined(self, node: RemoteNode) -> None:
+        """The node takes workers."""
+        ...
 
-    def __init__(self, hello: Hello, link: Link, life: NodeLife, sessions: Path) -> None:
-        self.hello = hello
-        self.life = life
-        self.link = link
-        self.is_linked = True
-        self._sessions = sessions
-        self._processes: dict[int, RemoteProcess] = {}
-        self._channels = NODE_CHANNEL
+    def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
+        """A node that has joined is to be empty within so many seconds; ``ends``: and to be dismissed then."""
+        ...
 
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return self.hello.name
-
-    def start(self, plan: WorkerPlan, settings: RpcSettings, log: LineLog) -> RemoteProcess:
-        """Start a worker; the caller runs ``run``, waits for ``wait_started`` and ``forget``s it when it is gone.
-
-        Raises WorkerStartFailed.
-        """
-        if not self.is_linked:
-            raise WorkerStartFailed(f"worker {plan.worker_id} could not be started: node {self.name} is not linked")
-        self._channels += 1
-        process = RemoteProcess(
-            self.link, self._channels, plan, settings, node=self.name, sessions=self._sessions, log=log
-        )
-        self._processes[self._channels] = process
-        self.link.send_message(FrameKind.START, Start.of(plan, settings), self._channels)
-        return process
-
-    def forget(self, process: RemoteProcess) -> None:
-        """The worker is gone."""
-        self._processes = {channel: each for channel, each in self._processes.items() if each is not process}
-
-    def handle(self, frame: Frame) -> None:
-        """Take a frame of a worker, or figures of several. Raises LinkViolation."""
-        if frame.channel != NODE_CHANNEL:
-            if not 0 < frame.channel <= self._channels:
-                raise LinkViolation(f"node {self.name} speaks for a worker that was never started")
-            process = self._processes.get(frame.channel)
-            if process is not None:
-                process.on_frame(frame)
-            return
-        match frame.kind:
-            case FrameKind.FACTS:
-                for usage in decode_message(frame.payload, Facts).workers:
-                    if (known := self._processes.get(usage.channel)) is not None:
-                        known.on_usage(usage)
-            case FrameKind.BYE:
-                raise WireClosed(f"it says: {decode_message(frame.payload, Bye).reason}")
-            case _:
-                raise LinkViolation(f"{frame.kind.name} does not concern a node")
-
-    def lost(self, reason: str) -> None:
-        """The link has ended; its workers may run until the fence."""
-        self.is_linked = False
-        for process in self._processes.values():
-            process.on_lost(f"its node {self.name} was lost: {reason}")
-
-    def fenced(self) -> None:
-        """None of its workers can run any more."""
-        for process in self._processes.values():
-            process.on_fenced()
+    def lost(self, node: RemoteNode, reason: str) -> int:
+        """A node that has joined is out of reach; what runs there runs until the fence. How many workers it had."""
+        ...
 
 
 class NodeDesk:
@@ -100,7 +51,12 @@ class NodeDesk:
     Args:
         data_dir: the supervisor's, which is the nodes' too.
         lease, margin, silence: seconds; see ``cluster.nodes`` and ``Link.run``.
+        watcher: hears of nodes that join and are lost.
         emit: called with an event's name and its facts: node_joined, node_refused, node_lost, node_fenced.
+        read_token: the token of nodes that dial by themselves; "" = there is none. Raises PoolError.
+
+    Attributes:
+        dial: where node programs dial; None where nowhere.
     """
 
     def __init__(
@@ -110,21 +66,70 @@ class NodeDesk:
         lease: float,
         margin: float,
         silence: float,
-        emit: Callable[[str, dict[str, str]], None],
+        watcher: NodeWatcher,
+        emit: Callable[[str, dict[str, Any]], None],
+        read_token: Callable[[], str] = str,
     ) -> None:
+        self.dial: DialTarget | None = None
         self._data_dir = data_dir
         self._lease = lease
         self._silence = silence
+        self._watcher = watcher
         self._emit = emit
+        self._read_token = read_token
         self._table = NodeRoster(lease=lease, margin=margin)
-        self._secrets: dict[str, str] = {}
+        self._invited: dict[str, NodeOrigin] = {}
         self._lives: dict[str, RemoteNode] = {}
         self._changed = trio.Event()
         self._strangers = 0
+        self._refused: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        """Engine and reason of the nodes that were refused last."""
+        self._refusals = TokenBucket(_REFUSALS_AT_ONCE, _REFUSALS_A_SECOND)
+
+    # --- what engines do ----------------------------------------------------------------------------------------------
+
+    def invite(self, name: str, *, engine: str = "", labels: Mapping[str, str] = _NO_LABELS, slots: int = 0) -> str:
+        """See ``Desk``."""
+        secret = secrets.token_urlsafe(24)
+        self._invited[name] = NodeOrigin(engine=engine, labels=labels, slots=slots, secret=secret)
+        return secret
+
+    async def serve(
+        self, wire: LinkWire, name: str, *, engine: str = "", labels: Mapping[str, str] = _NO_LABELS, slots: int = 0
+    ) -> None:
+        """See ``Desk``."""
+        await self._serve(wire, name, NodeOrigin(engine=engine, labels=labels, slots=slots))
+
+    async def serve_dialled(self, wire: LinkWire) -> None:
+        """Serve a link that a node has opened, until it ends: its secret or its proof says whether it may."""
+        await self._serve(wire, "", None)
+
+    def draining(self, name: str, deadline: float | None) -> None:
+        """See ``Desk``."""
+        if self.linked(name) is not None:
+            self._watcher.drain(name, deadline, ends=True)
+
+    def gone(self, name: str, reason: str) -> None:
+        """See ``Desk``."""
+        node = self.linked(name)
+        if node is not None:
+            node.end_reason = reason
+            node.link.close()
+
+    def dismiss(self, name: str, reason: str) -> None:
+        """Send a node away, for good, on which nothing is left."""
+        node = self.linked(name)
+        if node is not None:
+            node.is_dismissed = True
+            node.link.send_message(FrameKind.BYE, Bye(reason))
+
+    # --- figures ------------------------------------------------------------------------------------------------------
 
     def linked(self, name: str) -> RemoteNode | None:
-        """The node of this name, if it is linked."""
-        return next((node for node in self._lives.values() if node.name == name and node.is_linked), None)
+        """The node of this name, if it is linked and ready."""
+        return next(
+            (node for node in self._lives.values() if node.name == name and node.is_linked and node.is_ready), None
+        )
 
     async def wait_linked(self, name: str) -> RemoteNode:
         """Wait until a node is linked."""
@@ -132,10 +137,19 @@ class NodeDesk:
             await self._changed.wait()
         return node
 
-    def invite(self, name: str) -> str:
-        """The secret that lets a node of this name in."""
-        self._secrets[name] = secrets.token_urlsafe(24)
-        return self._secrets[name]
+    def absent(self) -> Iterator[NodeStatus]:
+        """Nodes that were lost and are not fenced, and those that were refused last."""
+        now = boot_time()
+        lost = [node for node in self._lives.values() if not node.is_linked]
+        for node in lost:
+            left = max(0.0, node.life.fenced_at - now)
+            yield NodeStatus(
+                name=node.name, group=node.group, engine=node.engine, state="lost", until=left, note=node.end_reason
+            )
+        for name, (engine, reason) in self._refused.items():
+            yield NodeStatus(name=name, engine=engine, state="refused", note=reason)
+
+    # --- links --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Fence the nodes that were lost, each in its time, until cancelled."""
@@ -146,26 +160,23 @@ class NodeDesk:
             with trio.move_on_after(float("inf") if due is None else max(0.0, due - boot_time())):
                 await changed.wait()
 
-    async def serve(self, wire: LinkWire, name: str | None = None) -> None:
-        """Serve one link until it ends. ``name``: whose it is, where that is known; otherwise its secret says it."""
+    async def _serve(self, wire: LinkWire, name: str, origin: NodeOrigin | None) -> None:
         node: RemoteNode | None = None
-        reason = ""
-        link = Link(wire)
+        reason, link = "", Link(wire)
         try:
-            node = self._admit(await self._meet(wire, link), link, name)
+            node = self._admit(await self._meet(wire, link), link, name, origin)
             if node is not None:
                 await self._run_link(node, link)
         except (WireClosed, LinkViolation) as exc:
-            reason = str(exc)
+            reason = exc.message
+            if node is None and isinstance(exc, LinkViolation):
+                link.send_message(FrameKind.BYE, Bye(reason))  # so that its program can say what is wrong
         finally:
             wire.close()
             if node is not None:
-                self._table.unlinked(node.life)
-                node.lost(reason)
-                self._emit("node_lost", {"node": node.name, "reason": reason})
-                self._notify()
+                self._end(node, reason)
             elif reason:
-                self._emit("node_refused", {"node": name or "", "reason": reason})
+                self._note_refusal(name, "" if origin is None else origin.engine, reason)
 
     async def _meet(self, wire: LinkWire, link: Link) -> Hello:
         """What a peer says of itself. Raises WireClosed, LinkViolation."""
@@ -178,48 +189,104 @@ class NodeDesk:
         finally:
             self._strangers -= 1
 
-    def _admit(self, hello: Hello, link: Link, name: str | None) -> RemoteNode | None:
+    def _admit(self, hello: Hello, link: Link, name: str, origin: NodeOrigin | None) -> RemoteNode | None:
         """The node, welcome; None: it was refused."""
-        expected = self._secrets.get(hello.name, "")
-        if name != hello.name and not (name is None and expected and hmac.compare_digest(expected, hello.secret)):
-            self._refuse(link, hello.name, Bye("its name or secret is not the right one"))
+        if origin is not None and name != hello.name:
+            self._refuse(link, name, origin.engine, Bye(f"it calls itself {hello.name}"))
+            return None
+        token = ""
+        if origin is None:
+            try:
+                token = self._read_token() if hello.proof else ""
+            except PoolError as exc:
+                self._refuse(link, hello.name, "join", Bye(exc.message, _HELLO_TIMEOUT))
+                return None
+            origin = self._origin_of(hello, token)
+        if origin is None:
+            self._refuse(link, hello.name, "", Bye("its name, secret or token is not the right one"))
             return None
         answer = self._table.hello(hello, boot_time())
         if not isinstance(answer, NodeAdmission):
-            self._refuse(link, hello.name, Bye(answer.reason, answer.retry_after))
+            self._refuse(link, hello.name, origin.engine, Bye(answer.reason, answer.retry_after))
             return None
         if answer.fenced is not None:
             self._fence(answer.fenced)
         life = self._table.life_of(hello.name)
         if life is None:
             raise LinkViolation(f"node {hello.name} has no life")
-        node = RemoteNode(hello, link, life, self._data_dir / "sessions")
-        self._lives[hello.instance] = node
-        link.send_message(FrameKind.WELCOME, Welcome(lease=self._lease, data_dir=str(self._data_dir)))
-        self._emit("node_joined", {"node": hello.name})
-        self._notify()
+        node = self._lives[hello.instance] = RemoteNode(hello, link, life, self._data_dir / "sessions", origin)
+        proof = home_proof(token, self._fingerprint, hello.instance) if token else ""
+        link.send_message(FrameKind.WELCOME, Welcome(lease=self._lease, data_dir=str(self._data_dir), proof=proof))
         return node
 
-    def _refuse(self, link: Link, name: str, why: Bye) -> None:
+    def _origin_of(self, hello: Hello, token: str) -> NodeOrigin | None:
+        invited = self._invited.get(hello.name)
+        if invited is not None:
+            return invited if is_same(invited.secret, hello.secret) else None
+        is_known = token and is_same(node_proof(token, self._fingerprint, hello.instance), hello.proof)
+        return NodeOrigin(engine="join") if is_known else None
+
+    @property
+    def _fingerprint(self) -> str:
+        return "" if self.dial is None else self.dial.fingerprint
+
+    def _refuse(self, link: Link, name: str, engine: str, why: Bye) -> None:
         link.send_message(FrameKind.BYE, why)
-        self._emit("node_refused", {"node": name, "reason": why.reason})
+        self._note_refusal(name, engine, why.reason)
+
+    def _note_refusal(self, name: str, engine: str, reason: str) -> None:
+        known = self._refused.pop(name, None)
+        self._refused[name] = (engine, reason)
+        if len(self._refused) > _MAX_REFUSED:
+            self._refused.popitem(last=False)
+        now = trio.current_time()
+        if known != (engine, reason) and self._refusals.has_token(now):
+            self._refusals.consume(now)
+            self._emit("node_refused", {"node": name, "reason": reason})
 
     async def _run_link(self, node: RemoteNode, link: Link) -> None:
         def handle(frame: Frame) -> None:
             if frame.kind is FrameKind.PING:
                 self._table.answered(node.life, boot_time())
                 link.send_message(FrameKind.PONG, decode_message(frame.payload, Beat))
+                if not node.is_ready:  # it has come so far that it can start workers
+                    self._join(node)
             else:
                 node.handle(frame)
 
         await link.run(FROM_NODE, self._silence, handle)
 
-    def _fence(self, life: NodeLife) -> None:
+    def _join(self, node: RemoteNode) -> None:
+        node.is_ready = True
+        self._refused.pop(node.name, None)
+        self._watcher.joined(node)
+        facts = {"node": node.name, "group": node.group, "engine": node.engine, "slots": node.slots}
+        self._emit("node_joined", facts)
+        self._notify()
+
+    def _end(self, node: RemoteNode, reason: str) -> None:
+        """The link has ended; without a reason because everything ends."""
+        node.end_reason = node.end_reason or reason
+        self._table.unlinked(node.life)
+        node.lost(node.end_reason)
+        if node.is_dismissed:
+            self._table.swept(node.life)
+            self._fence(node.life, silently=True)
+        if node.is_ready:
+            workers = self._watcher.lost(node, node.end_reason)
+            if reason and not node.is_dismissed:
+                self._emit("node_lost", {"node": node.name, "reason": node.end_reason, "workers": workers})
+        elif reason:
+            self._note_refusal(node.name, node.engine, reason)
+        self._notify()
+
+    def _fence(self, life: NodeLife, *, silently: bool = False) -> None:
         node = self._lives.pop(life.instance, None)
         if node is not None:
             node.link.close()
             node.fenced()
-            self._emit("node_fenced", {"node": life.name})
+            if node.is_ready and not silently:
+                self._emit("node_fenced", {"node": life.name})
 
     def _notify(self) -> None:
         self._changed.set()

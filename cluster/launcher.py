@@ -1,13 +1,14 @@
 """Workers here or on nodes: from a profile to a running process with its client, and to its end wherever it runs."""
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from typing import Protocol
 
 import trio
 
-from cluster.home import RemoteNode
+from cluster.remote_node import RemoteNode
 from cluster.transport import RemoteProcess
 from errors import WorkerStartFailed
 from pool.launcher import LocalLauncher, stop_worker
@@ -19,30 +20,53 @@ from rpc.client import RpcClient
 from rpc.journal import JournalWriter
 from rpc.stderr_log import LineLog
 
-Place = Callable[[CapabilityProfile, str], Awaitable[RemoteNode | None]]
-"""Where the next worker of a profile is started, near a node where it has a name; None = here."""
+
+class SlotKeeper(Protocol):
+    """Who knows the slots of all nodes."""
+
+    def place(self, worker: str, group: str, near: str) -> RemoteNode | None:
+        """Give a worker a slot, near a node where it has a name; None: here. Raises WorkerStartFailed."""
+        ...
+
+    def release(self, worker: str) -> None:
+        """Nothing of the worker can run any more."""
+        ...
 
 
 class ClusterLauncher:
-    """A ``pool.worker_interface.WorkerLauncher`` that starts workers where ``place`` says, those here by ``local``."""
+    """A ``pool.worker_interface.WorkerLauncher`` that starts workers where ``slots`` says, those here by ``local``."""
 
-    def __init__(self, local: LocalLauncher, place: Place) -> None:
+    def __init__(self, local: LocalLauncher, slots: SlotKeeper) -> None:
         self._local = local
-        self._place = place
+        self._slots = slots
+
+    def open(
+        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event, near: str = ""
+    ) -> AbstractAsyncContextManager[LocalWorker]:
+        """Start a worker, whose slot is taken now; on leaving the block nothing of it can run any more.
+
+        Raises WorkerStartFailed on entering.
+        """
+        try:
+            node = self._slots.place(worker_id, profile.group, near)
+        except WorkerStartFailed as exc:
+            return _NoSlot(exc)
+        return self._open(node, worker_id, profile, force=force)
 
     @asynccontextmanager
-    async def open(
-        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event, near: str = ""
+    async def _open(
+        self, node: RemoteNode | None, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
     ) -> AsyncGenerator[LocalWorker, None]:
-        """Start a worker; on leaving the block nothing of it can run any more. Raises WorkerStartFailed."""
-        node = await self._place(profile, near)
         opened = (
             self._local.open(worker_id, profile, force=force)
             if node is None
             else self._open_on(node, worker_id, profile, force=force)
         )
-        async with opened as worker:
-            yield worker
+        try:
+            async with opened as worker:
+                yield worker
+        finally:
+            self._slots.release(worker_id)
 
     @asynccontextmanager
     async def _open_on(
@@ -90,6 +114,20 @@ class ClusterLauncher:
     def guarantee(self) -> OrphanGuarantee:
         """How sure it is here that no descendant of a worker survives it; a node says its own."""
         return self._local.guarantee()
+
+
+class _NoSlot(AbstractAsyncContextManager[LocalWorker]):
+    """A worker that no node has a slot for."""
+
+    def __init__(self, why: WorkerStartFailed) -> None:
+        self._why = why
+
+    async def __aenter__(self) -> LocalWorker:
+        await trio.lowlevel.checkpoint()
+        raise self._why
+
+    async def __aexit__(self, *_: object) -> None:
+        """Never entered."""
 
 
 async def _start_failure(process: RemoteProcess) -> WorkerStartFailed | None:

@@ -29,6 +29,10 @@ class NodeLease:
             self._sent.popitem(last=False)
         return self._seq
 
+    def sent_at(self, seq: int) -> float | None:
+        """When the ping of that number was sent, which was not answered yet."""
+        return self._sent.get(seq)
+
     def answered(self, seq: int) -> bool:
         """A ping was answered; whether that extends the lease. Unknown and older ones do not."""
         sent = self._sent.pop(seq, None)

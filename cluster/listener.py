@@ -51,7 +51,7 @@ async def serve_nodes(
     """Let nodes in until cancelled; reports the port. Raises OSError."""
 
     async def serve(stream: trio.SocketStream) -> None:
-        await desk.serve(LinkWire.accepted(stream.socket, certificate.context))
+        await desk.serve_dialled(LinkWire.accepted(stream.socket, certificate.context))
 
     listeners = await trio.open_tcp_listeners(port, host=host)
     task_status.started(int(listeners[0].socket.getsockname()[1]))

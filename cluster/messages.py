@@ -27,8 +27,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """A node presents itself. It is its first ping, too: the lease begins when it is sent.
 
     ``boot``: the machine's boot id. ``instance``: the marker of all that this link will start; never used before.
-    ``swept``: instances of which nothing runs on the node any more. ``slots``: the number of workers it may run.
-    ``memory``: bytes. ``guarantee``: how sure it is that no process of a worker survives it.
+    ``swept``: instances of which nothing runs on the node any more. ``slots``: the number of workers it may run, 0 =
+    by its ``memory`` (bytes) and ``cores``. ``guarantee``: how sure it is that no process of a worker survives it.
+    ``secret``: that of an invitation. ``proof``: that it has the cluster's token, see ``cluster.proof``.
     """
 
     protocol: int = PROTOCOL
@@ -40,18 +41,24 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     slots: Count = 0
     labels: dict[Word, Word] = {}
     memory: Count = 0
+    cores: Count = 1
     guarantee: Word = ""
     secret: Word = ""
+    proof: Word = ""
 
     def __repr__(self) -> str:
         return f"Hello({self.name} {self.instance})"  # without its secret
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The supervisor takes the node. ``lease``: seconds. ``data_dir``: where transcripts lie, on both."""
+    """The supervisor takes the node. ``lease``: seconds. ``data_dir``: where transcripts lie, on both.
+
+    ``proof``: that it has the token that the node has.
+    """
 
     lease: float
     data_dir: FilePath
+    proof: Word = ""
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -134,9 +141,15 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What some of the node's workers use."""
+    """What some of the node's workers use, and the machine: its load, free memory in bytes, and the link's round trip.
 
-    workers: Annotated[tuple[Usage, ...], msgspec.Meta(max_length=2000)]
+    What is None is not known, or was said in an earlier frame.
+    """
+
+    workers: Annotated[tuple[Usage, ...], msgspec.Meta(max_length=2000)] = ()
+    load: float | None = None
+    memory_free: Count | None = None
+    rtt: float | None = None
 
 
 class Follow(msgspec.Struct, frozen=True):

@@ -339,6 +339,19 @@ class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     timeout: Timeout | None = None
 
 
+class NodeDrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``nodes.drain``: after ``timeout`` seconds what still runs there is ended; null = when its turns end."""
+
+    node: Name
+    timeout: Timeout | None = None
+
+
+class NodeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A method about one node of the cluster."""
+
+    node: Name
+
+
 def decode_params(kind: type[P], method: str, params: msgspec.Raw) -> P:
     """Decode a method's parameters; absent ones (``null``) are an empty object. Raises UsageError."""
     raw = bytes(params)

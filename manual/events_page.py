@@ -86,7 +86,8 @@ def _reports() -> Iterator[tuple[str, str]]:
             for node in ast.walk(ast.parse(path.read_bytes())):
                 match node:
                     case ast.Call(
-                        func=ast.Attribute(attr="notify" | "_emit"), args=[ast.Constant(value=str(name)), *rest]
+                        func=ast.Attribute(attr="notify" | "_emit") | ast.Name(id="emit"),
+                        args=[ast.Constant(value=str(name)), *rest],
                     ) if ":" not in name:
                         known = [each.arg for each in node.keywords if each.arg]
                         known += [

@@ -19,6 +19,10 @@ _SETTINGS = """
 [pool]
 max = 3
 
+[cluster]
+listen = "127.0.0.1:0"
+local_slots = 3
+
 [http]
 bind = "127.0.0.1:0"
 
@@ -61,6 +65,7 @@ _BEFORE_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("cron.run", {"id": "standup"}),
     ("cron.delete", {"id": "standup"}),
     ("workers.list", {}),
+    ("nodes.list", {}),
     ("waiting.list", {}),
     ("explain", {"session": "alice"}),
     ("acquire", {"session": "alice"}),

@@ -1,6 +1,9 @@
 """Which node a worker is started on: the nodes of each group, what they have free, and how it is shared out. Pure."""
 
 from enum import StrEnum
+from typing import Literal
+
+import msgspec
 
 from pool.stimuli import Capacity
 
@@ -83,6 +86,21 @@ class NodeTable:
         self._open += 1
         self._groups.setdefault(group, _Group()).add(node)
 
+    def find(self, name: str) -> Node | None:
+        """The node of that name, closed ones included."""
+        return self._nodes.get(name)
+
+    def open(self, name: str, group: str, slots: int) -> None:
+        """The node takes workers, up to ``slots`` with those that it has; it may be new, closed, or of another size."""
+        node = self._nodes.get(name)
+        if node is None:
+            self.add(name, group, slots)
+            return
+        self._groups[node.group].remove(node)
+        self._open += not node.is_open
+        node.is_open, node.slots = True, slots
+        self._groups[node.group].add(node)
+
     def close(self, name: str) -> tuple[str, ...]:
         """The node takes no workers any more, as it is lost or to be empty; returns those that it has.
 
@@ -114,16 +132,21 @@ class NodeTable:
         self._node_of[worker] = wanted
         return wanted.name
 
-    def release(self, worker: str) -> None:
-        """The worker has ended: nothing of it can run any more. An unknown one is passed over."""
+    def release(self, worker: str) -> bool:
+        """The worker has ended: nothing of it can run any more. Whether that has changed the capacity.
+
+        An unknown one is passed over.
+        """
         node = self._node_of.pop(worker, None)
         if node is None:
-            return
+            return False
         group = self._groups[node.group]
+        before = group.slots
         group.remove(node)
         del node.workers[worker]
         group.add(node)
         self._forget_if_empty(node)
+        return group.slots != before
 
     def node_of(self, worker: str) -> str | None:
         """Where the worker is."""
@@ -140,3 +163,25 @@ class NodeTable:
             self._nodes.pop(node.name, None)
             if not any(other.group == node.group for other in self._nodes.values()):
                 del self._groups[node.group]
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node at one moment; ``name`` "" is this machine.
+
+    ``until``: seconds until a draining node is emptied by force, or a lost one is fenced. ``slots``: workers it may
+    run, of which ``used`` are taken. ``memory`` and ``memory_free``: bytes. ``rtt``: seconds. ``note``: why it is in
+    its state.
+    """
+
+    name: str
+    group: str = ""
+    engine: str = ""
+    state: Literal["up", "draining", "lost", "refused"]
+    until: float | None = None
+    slots: int = 0
+    used: int = 0
+    load: float | None = None
+    memory: int | None = None
+    memory_free: int | None = None
+    rtt: float | None = None
+    note: str = ""

@@ -54,6 +54,7 @@ class Pool:
         rng: source of jitter; pass a seeded one for repeatable runs.
         memory_bytes: physical memory to check ``max`` against; None asks the machine.
         agent_records: what was learned of agents' programs; None begins with nothing and keeps nothing.
+        slots_here: how many of ``max`` this machine has to run, where there are others; None = all.
     """
 
     def __init__(
@@ -65,9 +66,11 @@ class Pool:
         rng: random.Random | None = None,
         memory_bytes: int | None = None,
         agent_records: AgentRecords | None = None,
+        slots_here: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._initial_settings = settings or PoolSettings()
-        check_memory(self._initial_settings, memory_bytes)
+        check_memory(self._initial_settings, memory_bytes, here=slots_here())
+        self._slots_here = slots_here
         self._memory_bytes = memory_bytes
         self._launcher = launcher
         self._on_event = on_event
@@ -224,7 +227,7 @@ class Pool:
         Raises UsageError where the machine refuses it (an unknown worker, a session in use).
         """
         if isinstance(stimulus, stimuli.SettingsChanged):
-            check_memory(stimulus.settings, self._memory_bytes)
+            check_memory(stimulus.settings, self._memory_bytes, here=self._slots_here())
         if isinstance(stimulus, stimuli.ForgetSession):
             self._raw_listeners.release_idle(stimulus.session)
         if isinstance(stimulus, stimuli.WorkerFailed) and (life := self._workers.get(stimulus.worker)) is not None:

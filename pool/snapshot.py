@@ -65,6 +65,8 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     turns: int
     age: float
     retiring: str | None
+    node: str = ""
+    """Where it runs, once it is ready; "" is this machine."""
 
 
 class WaiterSnapshot(msgspec.Struct, frozen=True, kw_only=True):

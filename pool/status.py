@@ -100,6 +100,7 @@ def _worker(worker: WorkerRecord, now: float) -> WorkerSnapshot:
         turns=worker.turns,
         age=now - worker.spawned_at,
         retiring=worker.retire_reason,
+        node=worker.node,
     )
 
 

@@ -241,6 +241,8 @@ class Workers:
 
     def schedule_retirement(self, worker: WorkerRecord, why: str) -> None:
         """Stop the worker at its next turn boundary; where ``why`` asks for it, start a replacement first."""
+        if why == "drain" and worker.state is WorkerState.STARTING:
+            self.stop(worker, StopReason.RETIRED)
         why = "outdated" if worker.outdated and why != "mismatch" else why
         if worker.state not in SERVING or worker.retire_reason in ("mismatch", why):
             return

@@ -48,7 +48,7 @@ WITHOUT_A_CLOCK = (
         for name in ("call_page", "entries", "framing", "messages", "redaction", "run_text", "run_view", "sparkline")
     ),
     *(f"wire/{name}" for name in ("sse", "timers", "transcript", "transcript_repair", "units", "states")),
-    *(f"cluster/{name}" for name in ("frames", "lease", "messages", "nodes", "settings")),
+    *(f"cluster/{name}" for name in ("frames", "lease", "messages", "nodes", "proof", "settings")),
     "pool/machine",
     "pool/transitions",
     "pool/records",
@@ -142,7 +142,7 @@ def test_the_gateway_knows_nothing_of_the_methods_that_call_it() -> None:
 
 
 def test_a_node_program_knows_processes_and_its_link_and_nothing_of_the_pool() -> None:
-    shared = {f"cluster.{name}" for name in ("frames", "lease", "link", "messages", "wire")}
+    shared = {f"cluster.{name}" for name in ("frames", "lease", "link", "messages", "proof", "wire")}
     parts = [*modules_of("cluster/node"), *(ROOT / f"{name.replace('.', '/')}.py" for name in shared)]
     ours = [found for path in parts for found in imports_of(path) if found.top in rooms() - {"rpc", "wire", "errors"}]
     wrong = [found for found in ours if found.module not in shared and not found.module.startswith("cluster.node")]

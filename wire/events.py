@@ -260,6 +260,42 @@ class EventType(StrEnum):
     SESSION_PARKED = "session_parked", EventChannel.MONITOR, "", EventDisplay(is_activity=False, is_internal=True)
     """A session has given up its worker; its transcript stays. ``session``, ``worker``, ``reason``."""
 
+    NODE_JOINED = (
+        "node_joined",
+        EventChannel.MONITOR,
+        "",
+        EventDisplay(line=("node {node}", "group {group}", "by {engine}", "{slots} slots"), tone="good"),
+    )
+    """A node of the cluster takes workers. ``node``, ``group``, ``engine``, ``slots``."""
+    NODE_REFUSED = (
+        "node_refused",
+        EventChannel.MONITOR,
+        "",
+        EventDisplay(line=("node {node}", "{reason}"), separator=": ", tone="warn"),
+    )
+    """A node may not join, or cannot. ``node`` (empty where it did not say), ``reason``."""
+    NODE_LOST = (
+        "node_lost",
+        EventChannel.MONITOR,
+        "",
+        EventDisplay(line=("node {node}", "{reason}", "{workers} workers"), tone="bad", mark="!"),
+    )
+    """A node is out of reach: turns there fail, sessions go on elsewhere once it is fenced. ``node``, ``reason``,
+    ``workers`` (how many it had)."""
+    NODE_FENCED = "node_fenced", EventChannel.MONITOR, "", EventDisplay(line=("node {node}",), is_internal=True)
+    """Nothing of a lost node can run any more. ``node``."""
+    NODE_DRAINED = "node_drained", EventChannel.MONITOR, "", EventDisplay(line=("node {node} is empty",))
+    """A node that was to be empty is. ``node``."""
+    ENGINE_LOST = (
+        "engine_lost",
+        EventChannel.MONITOR,
+        "",
+        EventDisplay(line=("{engine}", "{reason}"), separator=": ", tone="warn"),
+    )
+    """What starts node programs cannot go on; its nodes stay. ``engine``, ``reason``, ``again_in`` (seconds)."""
+    CLUSTER_READY = "cluster_ready", EventChannel.MONITOR, "", EventDisplay(line=("{address}",), is_internal=True)
+    """Node programs may dial. ``address``, ``fingerprint`` (of the certificate)."""
+
 
 EVENT_TYPES: Mapping[str, EventType] = {str(type_): type_ for type_ in EventType}
 

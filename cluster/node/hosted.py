@@ -98,6 +98,7 @@ class HostedWorker:
         """Start the worker and carry its bytes, until nothing of it is left."""
         try:
             settings = start.settings()
+            self._make_workspace(Path(start.plan.cwd))
             with self._host.prepare(start.plan, settings) as spec:
                 self._process = await self._host.spawn(spec, settings)
                 self._process.on_stderr(self._send_stderr)
@@ -109,6 +110,12 @@ class HostedWorker:
         except WorkerStartFailed as exc:
             failed = Failed(exc.message[:_MAX_MESSAGE_CHARS], bool(exc.details.get("refused")))
             self._link.send_message(FrameKind.FAILED, failed, self._channel)
+
+    def _make_workspace(self, cwd: Path) -> None:
+        """Make a working directory in the data directory, as the supervisor has done. Raises WorkerStartFailed."""
+        data_dir = self._sessions.parent
+        if cwd.is_relative_to(data_dir):
+            self._host.make_directory(*cwd.relative_to(data_dir).parts)
 
     async def _carry(self, process: WorkerProcess) -> None:
         async with trio.open_nursery() as nursery:

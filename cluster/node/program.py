@@ -7,6 +7,8 @@ the next HELLO says that nothing of the last one runs.
 import os
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,11 +20,13 @@ from cluster.link import Link
 from cluster.messages import Beat, Bye, Facts, Hello, Start, Welcome, decode_message
 from cluster.node import lease_guard
 from cluster.node.hosted import HostedWorker
+from cluster.proof import home_proof, is_same, node_proof
 from cluster.wire import LinkWire, WireClosed
 from errors import UsageError, WorkerStartFailed, unwrap_exception_groups
+from rpc.cgroup import memory_limit
 from rpc.guard import Guard
 from rpc.host import WorkerHost
-from rpc.orphans import Reaper, sweep_adopted, sweep_instance, sweep_previous
+from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_instance, sweep_previous
 from rpc.state_file import StateFile, read_state
 from wire.procfs import boot_id, boot_time
 from wire.version import VERSION
@@ -44,6 +48,7 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     labels: dict[str, str] = {}
     secret: str = ""
+    token: str = ""
 
 
 class _Refused(Exception):
@@ -64,6 +69,12 @@ async def sweep_last_life(path: Path) -> tuple[str, ...]:
         return ()
     report = await sweep_previous(path)
     return () if report.left else (state.instance,)
+
+
+def run_node(identity: NodeIdentity, dial: Dial, say: Callable[[str], None], *, is_single: bool) -> None:
+    """Run a node program in this process. Raises PoolError where it is refused for good."""
+    become_subreaper()
+    trio.run(partial(NodeProgram(identity, say).run, dial, is_single=is_single))
 
 
 class NodeProgram:
@@ -101,7 +112,7 @@ class NodeProgram:
         wire = await dial()
         try:
             link, sent = Link(wire), boot_time()
-            lease_of = await self._greet(link, instance)
+            lease_of = await self._greet(link, instance, wire.peer_fingerprint)
             lease = NodeLease(lease_of.lease, hello_sent=sent)
             await _Service(self._identity, link, lease, lease_of, instance).run()
         finally:
@@ -110,7 +121,7 @@ class NodeProgram:
                 report = await sweep_instance(instance)
             self._swept = () if report.left else (instance,)
 
-    async def _greet(self, link: Link, instance: str) -> Welcome:
+    async def _greet(self, link: Link, instance: str, fingerprint: str) -> Welcome:
         own = self._identity
         hello = Hello(
             version=VERSION,
@@ -120,8 +131,10 @@ class NodeProgram:
             swept=self._swept,
             slots=own.slots,
             labels=own.labels,
-            memory=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+            memory=_memory(),
+            cores=len(os.sched_getaffinity(0)),
             secret=own.secret,
+            proof=node_proof(own.token, fingerprint, instance) if own.token else "",
         )
         link.send_message(FrameKind.HELLO, hello)
         first = await link.receive_first(FROM_HOME, _WELCOME_TIMEOUT)
@@ -129,7 +142,26 @@ class NodeProgram:
             raise _Refused(decode_message(first.payload, Bye))
         if first.kind is not FrameKind.WELCOME:
             raise LinkViolation(f"{first.kind.name} came before WELCOME")
-        return decode_message(first.payload, Welcome)
+        welcome = decode_message(first.payload, Welcome)
+        if own.token and not is_same(home_proof(own.token, fingerprint, instance), welcome.proof):
+            raise LinkViolation("the supervisor does not know this node's token")
+        return welcome
+
+
+def _memory_free() -> int | None:
+    """Bytes that can be had without swapping; None where the system does not say."""
+    with suppress(OSError, ValueError), Path("/proc/meminfo").open(encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _memory() -> int:
+    """Bytes of memory that this machine's workers may have."""
+    limit = memory_limit()
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return physical if limit is None else min(limit.size, physical)
 
 
 class _Service:
@@ -146,6 +178,7 @@ class _Service:
         self._workers: dict[int, HostedWorker] = {}
         self._last_channel = 0
         self._guard: Guard | None = None
+        self._rtt: float | None = None
 
     async def run(self) -> None:
         """Serve until the link or the lease ends. Raises WireClosed, LinkViolation, WorkerStartFailed."""
@@ -199,10 +232,12 @@ class _Service:
 
     async def _send_facts(self) -> None:
         while True:
-            await trio.sleep(_FACTS_INTERVAL)
+            machine = Facts((), os.getloadavg()[0], _memory_free(), self._rtt)
+            self._link.send_message(FrameKind.FACTS, machine)
             found = [usage for worker in self._workers.values() if (usage := worker.usage()) is not None]
             for at in range(0, len(found), _FACTS_AT_ONCE):
                 self._link.send_message(FrameKind.FACTS, Facts(tuple(found[at : at + _FACTS_AT_ONCE])))
+            await trio.sleep(_FACTS_INTERVAL)
 
     def _handle(self, frame: Frame) -> None:
         if self._lease.has_ended(boot_time()):
@@ -229,7 +264,10 @@ class _Service:
     def _handle_own(self, frame: Frame) -> None:
         match frame.kind:
             case FrameKind.PONG:
-                if self._lease.answered(decode_message(frame.payload, Beat).seq) and self._guard is not None:
+                seq = decode_message(frame.payload, Beat).seq
+                if (sent := self._lease.sent_at(seq)) is not None:
+                    self._rtt = boot_time() - sent
+                if self._lease.answered(seq) and self._guard is not None:
                     self._guard.send(lease_guard.extended(self._lease.ends_at))
             case FrameKind.BYE:
                 raise WireClosed(f"the supervisor says: {decode_message(frame.payload, Bye).reason}")

@@ -24,7 +24,7 @@ class Scope(IntEnum):
 _READ_METHODS = (
     *("ping", "status", "metrics", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
     *("sessions.list", "sessions.get", "sessions.options", "sessions.history"),
-    *("agents.list", "workers.list", "waiting.list"),
+    *("agents.list", "workers.list", "nodes.list", "waiting.list"),
     *("heartbeat.status", "cron.list", "cron.get", "approvals.list", "approvals.show"),
 )
 _WRITE_METHODS = (

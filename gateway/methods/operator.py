@@ -19,6 +19,8 @@ from gateway.requests import (
     ExplainRequest,
     LogReadRequest,
     LogTailRequest,
+    NodeDrainRequest,
+    NodeRequest,
     ScaleRequest,
     WorkerRequest,
 )
@@ -27,6 +29,7 @@ from gateway.turns.approvals import PendingPermission
 from gateway.turns.holds import HoldStats
 from heartbeat.system_events import SystemEventStats
 from pool import PoolStatistics, stimuli
+from pool.nodes import NodeStatus
 from pool.snapshot import SessionSnapshot
 from pool.statistics import ProfileLatencies
 from pool.worker_logs import LogChanges
@@ -83,6 +86,22 @@ class LogPage(msgspec.Struct, frozen=True, kw_only=True):
     reset: bool
 
 
+class ClusterPort(Protocol):
+    """The nodes of the cluster, as the methods see them."""
+
+    def nodes(self) -> list[NodeStatus]:
+        """Every node, this machine first."""
+        ...
+
+    def drain(self, name: str, seconds: float | None) -> None:
+        """Empty a node; it takes nothing before ``resume``. Raises UsageError."""
+        ...
+
+    def resume(self, name: str) -> None:
+        """Let a node take workers again. Raises UsageError."""
+        ...
+
+
 class SupervisorPort(Protocol):
     """The supervisor, as the methods see it."""
 
@@ -104,6 +123,10 @@ class SupervisorPort(Protocol):
 
     def log_directory(self) -> Path:
         """Where the log files lie."""
+        ...
+
+    def cluster(self) -> ClusterPort | None:
+        """The nodes of the cluster; None where the settings speak of no other machine."""
         ...
 
     async def scale(self, workers: int) -> dict[str, Any]:
@@ -178,6 +201,27 @@ class OperatorMethods:
         """Replace a worker at its next turn boundary."""
         self._pool.submit(stimuli.RecycleWorker(params.worker))
         return {"worker": params.worker, "recycling": True}
+
+    def nodes(self, _params: EmptyRequest, _caller: Caller) -> list[NodeStatus]:
+        """Every machine of the cluster, with those that were lost or refused; without a cluster there is none."""
+        cluster = self._supervisor.cluster()
+        return [] if cluster is None else cluster.nodes()
+
+    def drain_node(self, params: NodeDrainRequest, _caller: Caller) -> Any:
+        """Start nothing more on a node: idle workers end now, others with their turns; ``nodes.resume`` undoes it."""
+        self._cluster().drain(params.node, params.timeout)
+        return {"node": params.node, "draining": True}
+
+    def resume_node(self, params: NodeRequest, _caller: Caller) -> Any:
+        """Start workers on a node again."""
+        self._cluster().resume(params.node)
+        return {"node": params.node, "draining": False}
+
+    def _cluster(self) -> ClusterPort:
+        cluster = self._supervisor.cluster()
+        if cluster is None:
+            raise UsageError("the settings speak of no other machines; see [cluster]")
+        return cluster
 
     async def explain(self, params: ExplainRequest, _caller: Caller) -> Any:
         """How well every worker fits a session or an agent, and what rules it out."""

@@ -181,6 +181,7 @@ _SERVED_BEFORE_RECOVERY = frozenset(
     }
     | {
         "workers.list",
+        "nodes.list",
         "waiting.list",
         "approvals.list",
         "approvals.show",
@@ -265,6 +266,9 @@ def _operator_methods(gateway: Gateway, supervisor: SupervisorPort, autonomy: Au
         "workers.list": (requests.EmptyRequest, methods.workers),
         "workers.stop": (requests.WorkerRequest, operator.stop_worker),
         "workers.recycle": (requests.WorkerRequest, operator.recycle_worker),
+        "nodes.list": (requests.EmptyRequest, operator.nodes),
+        "nodes.drain": (requests.NodeDrainRequest, operator.drain_node),
+        "nodes.resume": (requests.NodeRequest, operator.resume_node),
         "waiting.list": (requests.EmptyRequest, methods.waiting),
         "explain": (requests.ExplainRequest, operator.explain),
         "pause": (requests.EmptyRequest, operator.pause),

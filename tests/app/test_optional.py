@@ -54,3 +54,14 @@ def test_a_supervisor_without_traces_imports_nothing_of_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.process
+def test_a_supervisor_without_other_machines_imports_nothing_of_them_but_their_settings() -> None:
+    program = (
+        "import sys; from app import supervisor, optional; from settings.schema import Settings; "
+        "assert optional.cluster_type(Settings()) is None; "
+        "print(*sorted(name for name in sys.modules if name.partition('.')[0] == 'cluster'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["cluster", "cluster.settings"]

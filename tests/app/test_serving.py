@@ -43,6 +43,7 @@ class Place:
             gateway=world.gateway,
             autonomy=world.autonomy,
             launcher=self.launcher,  # type: ignore[arg-type]  # as much of a launcher as a reload needs
+            cluster=None,
             reread=self._read,
             emit=lambda event, data: self.events.append((event, data)),
         )

@@ -9,6 +9,7 @@ import pytest
 
 from app.console import ConsoleLog
 from app.host import ServiceManager
+from app.processes import sweep_last_life
 from app.run import run
 from app.supervisor import Supervisor
 from rpc.sweep import SweepReport
@@ -25,16 +26,15 @@ def supervisor(tmp_path: Path) -> Supervisor:
 
 
 async def test_what_an_earlier_supervisor_left_and_could_not_kill_is_reported(
-    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emitted: list[tuple[str, dict[str, Any]]] = []
 
     async def sweep(_: Path) -> SweepReport:
         return SweepReport(killed=(7,), left=(9, 8, 9))
 
-    monkeypatch.setattr("app.supervisor.sweep_previous", sweep)
-    monkeypatch.setattr(supervisor, "_emit", lambda event, data: emitted.append((event, data)))
-    await supervisor._sweep_previous(supervisor._data_dir / "workers.json")
+    monkeypatch.setattr("app.processes.sweep_previous", sweep)
+    await sweep_last_life(tmp_path / "workers.json", lambda event, data: emitted.append((event, data)))
     assert emitted == [("previous_workers_swept", {"killed": 1}), ("previous_workers_left", {"pids": [8, 9]})]
 
 

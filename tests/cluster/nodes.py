@@ -11,15 +11,21 @@ from typing import Any
 import pytest
 import trio
 
-from cluster.home import NodeDesk, RemoteNode
+from cluster.home import NodeDesk
 from cluster.launcher import ClusterLauncher
 from cluster.listener import LifeCertificate, serve_nodes
+from cluster.remote_node import RemoteNode
 from cluster.wire import LinkWire
+from errors import WorkerStartFailed
 from pool.launcher import LocalLauncher
-from profiles import CapabilityProfile
 
 ROOT = Path(__file__).parents[2]
 _OWN_DISK = ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"']
+
+
+def own_disk(data_dir: Path) -> list[str]:
+    """What runs a command where the supervisor's data directory is an empty one of its own."""
+    return [*_OWN_DISK, str(data_dir)]
 
 
 def require_own_disks() -> None:
@@ -44,18 +50,36 @@ class Cluster:
             lease=lease,
             margin=margin,
             silence=silence,
+            watcher=self,
             emit=lambda event, facts: self.events.append((event, facts)),
         )
         self.target = "a"
-        self.launcher = ClusterLauncher(LocalLauncher(data_dir=self.data_dir, use_cgroups=False), self._place)
+        self.launcher = ClusterLauncher(LocalLauncher(data_dir=self.data_dir, use_cgroups=False), self)
         self.programs: list[subprocess.Popen[bytes]] = []
         self._directory = directory
         self._nursery = nursery
         self._certificate: LifeCertificate | None = None
         self._port = 0
 
-    async def _place(self, profile: CapabilityProfile, near: str) -> RemoteNode:  # noqa: ARG002 - the launcher's
-        return await self.desk.wait_linked(self.target)
+    def place(self, worker: str, group: str, near: str) -> RemoteNode:  # noqa: ARG002 - the launcher's
+        """Where ``target`` says, whatever is there."""
+        node = self.desk.linked(self.target)
+        if node is None:
+            raise WorkerStartFailed(f"node {self.target} is not linked")
+        return node
+
+    def release(self, worker: str) -> None:
+        """There are as many slots as anyone wants."""
+
+    def joined(self, node: RemoteNode) -> None:
+        """The next worker may go there."""
+
+    def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
+        """It has no workers of its own."""
+
+    def lost(self, node: RemoteNode, reason: str) -> int:  # noqa: ARG002 - the desk's
+        """The workers notice it by themselves."""
+        return 0
 
     async def add(self, name: str, *, over: str = "stdio") -> subprocess.Popen[bytes]:
         """Start a node program, wait until it is linked."""
@@ -69,7 +93,7 @@ class Cluster:
 
     def _command(self, name: str) -> list[str]:
         own = ["--name", name, "--state-dir", str(self._directory / f"state-{name}")]
-        return [*_OWN_DISK, str(self.data_dir), sys.executable, "-m", "cluster.node", *own]
+        return [*own_disk(self.data_dir), sys.executable, "-m", "cli", "node", *own]
 
     def _start_on_pipes(self, name: str) -> subprocess.Popen[bytes]:
         command = [*self._command(name), "--stdio"]

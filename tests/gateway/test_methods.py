@@ -17,6 +17,7 @@ from tests.gateway.world import World
 
 _EMPTY = (
     *("ping", "status", "subscribe", "approvals.list", "sessions.list", "agents.list", "workers.list", "waiting.list"),
+    "nodes.list",
     *("explain", "heartbeat.run", "heartbeat.status", "cron.list", "pause", "resume", "drain", "config.get"),
     *("logs.tail", "logs.list", "logs.watch", "reload", "restart", "shutdown", "metrics"),
 )
@@ -38,6 +39,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "approvals.show": {"call_id": "c1"},
     "scale": {"max": 3},
     "logs.read": {"log": "supervisor"},
+    "nodes.drain": {"node": "one"},
+    "nodes.resume": {"node": "one"},
     "workers.stop": {"worker": "w1"},
     "workers.recycle": {"worker": "w1"},
     "route": {"source": {"channel": "telegram", "chat_type": "dm", "chat_id": "7", "sender_id": "7"}},
@@ -171,7 +174,7 @@ async def test_every_result_is_json(world: World) -> None:
     assert refused <= {
         *("steer", "release", "unsubscribe", "decide", "approvals.show", "workers.recycle", "ui.respond", "process"),
         "process.write",
-        *("attach.send", "attach.end"),
+        *("attach.send", "attach.end", "nodes.drain", "nodes.resume"),
     }
 
 

@@ -169,6 +169,9 @@ class Supervisor:
     def log_changes(self) -> LogChanges:
         return self.changes
 
+    def cluster(self) -> None:
+        """There are no other machines."""
+
     def log_directory(self) -> Path:
         return self.logs
 

@@ -39,7 +39,7 @@ PLAIN = [route for route in ROUTES if route[1] != "socket"]
 READ_METHODS = {
     *("ping", "status", "metrics", "agents.list", "agent.wait", "explain", "route", "events.peek"),
     *("subscribe", "unsubscribe", "sessions.list", "sessions.get", "sessions.options", "sessions.history"),
-    *("workers.list", "waiting.list", "heartbeat.status", "cron.list", "cron.get"),
+    *("workers.list", "nodes.list", "waiting.list", "heartbeat.status", "cron.list", "cron.get"),
     *("approvals.list", "approvals.show"),
 }
 WRITE_METHODS = {

@@ -65,7 +65,7 @@ def test_every_room_gets_its_own_values() -> None:
 def test_a_node_is_of_the_first_group_whose_labels_it_has_and_an_agents_group_is_part_of_its_profile() -> None:
     settings = load_settings(SAMPLES / "good" / "cluster.toml")
     cluster = settings.cluster
-    some = ({"gpu": "yes", "disk": "fast"}, {"gpu": "no"}, {})
+    some: tuple[dict[str, str], ...] = ({"gpu": "yes", "disk": "fast"}, {"gpu": "no"}, {})
     assert [cluster.group_of(labels) for labels in some] == ["gpu", "", ""]
     assert cluster.token_file == str(SAMPLES / "good" / "node-token"), "beside the settings"
     profiles = [build_profile(settings, agent, "default", "/") for agent in ("main", "trainer")]

@@ -1,0 +1,144 @@
+"""``pool run`` with node programs that dial: prompts go to all machines, and what ends one ends no conversation."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.acceptance.supervisor import Supervisor, gated
+from tests.cluster.nodes import own_disk, require_own_disks
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "a-token-for-the-nodes-of-a-test"
+SETTINGS = """
+[pool]
+max = 4
+min = 0
+
+[cluster]
+listen = "127.0.0.1:0"
+token_file = "node-token"
+local_slots = {local_slots}
+lease = "3s"
+silence = "1500ms"
+fence_margin = "1s"
+
+[cluster.groups.far]
+labels = {{ far = "yes" }}
+
+[agents.main]
+group = "far"
+"""
+
+
+class Cluster:
+    """A supervisor and its nodes."""
+
+    def __init__(self, supervisor: Supervisor, folder: Path) -> None:
+        self.supervisor = supervisor
+        self.programs: dict[str, subprocess.Popen[bytes]] = {}
+        self._folder = folder
+
+    def add(self, name: str, *flags: str, label: str = "far=yes") -> None:
+        """Start a node program, on a disk of its own; wait until it has joined."""
+        joined = len(self.supervisor.logged("node_joined"))
+        address = self.supervisor.logged("cluster_ready")[-1]["address"]
+        own = ["--name", name, "--state-dir", str(self._folder / f"state-{name}"), "--label", label, *flags]
+        where = ["--dial", address, "--token-file", str(self._folder / "node-token")]
+        command = [*own_disk(self.supervisor.data_dir), sys.executable, "-P", "-m", "cli", "node", *own, *where]
+        self.programs[name] = subprocess.Popen(command, cwd=ROOT)
+        self.supervisor.wait_for_log("node_joined", joined + 1)
+
+    def kill(self, name: str) -> None:
+        """``kill -9`` of its program."""
+        program = self.programs.pop(name)
+        program.kill()
+        program.wait()
+
+    def states(self) -> dict[str, str]:
+        return {node["name"]: node["state"] for node in self.supervisor.call("nodes.list")}
+
+    def node_of(self, session: str) -> str:
+        return str(self.supervisor.worker_of(session)["node"])
+
+
+@contextmanager
+def cluster(folder: Path, *, local_slots: int = 0) -> Iterator[Cluster]:
+    require_own_disks()
+    token = folder / "node-token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    file = folder / "pool.toml"
+    file.write_text(SETTINGS.format(local_slots=local_slots))
+    made = Cluster(Supervisor(folder / "data", "--config", str(file)), folder)
+    try:
+        made.supervisor.wait_for_log("ready")
+        yield made
+    finally:
+        made.supervisor.close()
+        for program in made.programs.values():
+            program.kill()
+            program.wait()
+
+
+def test_a_session_goes_on_at_another_node_when_its_own_is_killed_in_a_turn(tmp_path: Path) -> None:
+    with cluster(tmp_path) as nodes:
+        for name in ("a", "b"):
+            nodes.add(name, "--slots", "2")
+        pool = nodes.supervisor
+        for session in ("s", "t"):
+            assert pool.prompt(session, f"I am {session}.")
+        first, other = nodes.node_of("s"), nodes.node_of("t")
+        assert {first, other} == {"a", "b"}, "workers are spread"
+        gate = tmp_path / "gate"
+        run = pool.begin("s", gated(gate))
+        pid = pool.wait_for_turn("s")["pid"]
+        nodes.kill(first)
+        outcome = pool.outcome(run)
+        assert f"was lost with its node {first}" in str(outcome)
+        assert nodes.states() == {"": "up", other: "up", first: "lost"}
+        assert "I am s." in pool.prompt("s", "RECALL")
+        assert not psutil.pid_exists(pid), "its first worker runs on"
+        assert nodes.node_of("s") == other
+        assert [event["node"] for event in pool.logged("node_lost")] == [first]
+        nodes.add(first, "--slots", "2")
+        assert nodes.states() == {"": "up", "a": "up", "b": "up"}
+
+
+def test_nothing_is_left_on_the_nodes_when_the_supervisor_is_killed(tmp_path: Path) -> None:
+    with cluster(tmp_path) as nodes:
+        nodes.add("a")
+        nodes.supervisor.begin("s", gated(tmp_path / "gate"))
+        worker = psutil.Process(nodes.supervisor.wait_for_turn("s")["pid"])
+        family = [worker, *worker.children(recursive=True)]
+        nodes.supervisor.kill()
+        _, alive = psutil.wait_procs(family, timeout=20)
+        assert alive == []
+
+
+def test_a_node_that_is_drained_is_empty_once_its_turns_have_ended_and_takes_workers_again_when_it_may(
+    tmp_path: Path,
+) -> None:
+    with cluster(tmp_path) as nodes:
+        nodes.add("a", "--slots", "2")
+        pool, gate = nodes.supervisor, tmp_path / "gate"
+        pool.prompt("idle", "I am idle.")
+        run = pool.begin("busy", gated(gate))
+        pool.wait_for_turn("busy")
+        pool.call("nodes.drain", node="a")
+        assert nodes.states() == {"": "up", "a": "draining"}
+        waiting = pool.begin("idle", "RECALL")
+        assert pool.logged("node_drained") == []
+        gate.touch()
+        assert pool.outcome(run)["status"] == "ok"
+        pool.wait_for_log("node_drained")
+        assert [node["note"] for node in pool.call("nodes.list") if node["name"] == "a"] == ["empty"]
+        pool.call("nodes.resume", node="a")
+        assert "I am idle." in str(pool.outcome(waiting))
+        assert nodes.states() == {"": "up", "a": "up"}
