@@ -5,6 +5,7 @@ its end without awaiting. Of a lost node all workers fail, then the capacity shr
 sure; any other order would stop healthy workers, or start some where there is nothing.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -23,7 +24,7 @@ _WORKERS_PER_CORE = 8
 
 
 class NodeDrain(msgspec.Struct, kw_only=True):
-    """A node that is to be empty. ``until``: on trio's clock; None = it waits for turns as long as they take.
+    """A node that is to be empty. ``until``: on the event loop's clock; None = it waits for turns as long as they take.
 
     ``ends``: its program is sent away once it is empty; otherwise it stays, and can be taken back.
     """
@@ -46,15 +47,22 @@ class ClusterPlacement:
         settings: groups, their strategies, slots of this machine; ``reconfigure`` gives others.
         worker_memory: bytes that one worker is reckoned to need.
         on_drained: called with a node that has nothing left, and whether its program is to end.
+        clock: seconds of the event loop.
     """
 
     def __init__(
-        self, settings: ClusterSettings, *, worker_memory: int, on_drained: Callable[[str, NodeDrain], None]
+        self,
+        settings: ClusterSettings,
+        *,
+        worker_memory: int,
+        on_drained: Callable[[str, NodeDrain], None],
+        clock: Callable[[], float] = trio.current_time,
     ) -> None:
         self._settings = settings
+        self._clock = clock
         self._worker_memory = worker_memory
         self._on_drained = on_drained
-        self._submit: Callable[[Stimulus], None] = _no_pool
+        self._submit: Callable[[Stimulus], object] = _no_pool
         self._table = NodeTable({name: Strategy(group.strategy) for name, group in settings.groups.items()})
         self._table.add(LOCAL, "", settings.local_slots)
         self._nodes: dict[str, RemoteNode] = {}
@@ -63,7 +71,7 @@ class ClusterPlacement:
         self._drains: dict[str, NodeDrain] = {}
         self._deadline_set = trio.Event()
 
-    def connect(self, submit: Callable[[Stimulus], None]) -> None:
+    def connect(self, submit: Callable[[Stimulus], object]) -> None:
         """The pool is there: what concerns it goes to ``submit`` from now on, first the capacity."""
         self._submit = submit
         self._tell_capacity()
@@ -109,6 +117,7 @@ class ClusterPlacement:
             self._returned[node.name] = node
             return
         self._open(node)
+        self._note_empty(node.name)
         self._tell_capacity()
 
     def _open(self, node: RemoteNode) -> None:
@@ -134,7 +143,7 @@ class ClusterPlacement:
         """Start nothing more on the node, and have it empty within so many seconds. Raises UsageError."""
         if name not in self._nodes:
             raise UsageError(f"there is no node {name!r}")
-        until = None if seconds is None else trio.current_time() + seconds
+        until = None if seconds is None else self._clock() + seconds
         self._drains[name] = NodeDrain(until=until, ends=ends)
         workers = self._table.close(name)
         self._tell_capacity()
@@ -162,21 +171,26 @@ class ClusterPlacement:
             self._on_drained(name, drain)
 
     async def run(self) -> None:
-        """End what is left on nodes that were to be empty by now, until cancelled."""
+        """End what is left on nodes that were to be empty by now, each in its time, until cancelled."""
         while True:
-            now, due = trio.current_time(), float("inf")
-            for name, drain in self._drains.items():
-                if drain.until is None or drain.is_over:
-                    continue
-                if drain.until <= now:
-                    drain.until = None
-                    for worker in self._workers_of(name):
-                        self._submit(StopWorker(worker))
-                else:
-                    due = min(due, drain.until)
+            due = self.end_overdue()
             self._deadline_set = trio.Event()
             with trio.move_on_at(due):
                 await self._deadline_set.wait()
+
+    def end_overdue(self) -> float:
+        """Stop what is left on nodes that were to be empty by now; when there may be more to stop."""
+        due = math.inf
+        for name, drain in self._drains.items():
+            if drain.until is None or drain.is_over:
+                continue
+            if drain.until > self._clock():
+                due = min(due, drain.until)
+                continue
+            drain.until = None
+            for worker in self._workers_of(name):
+                self._submit(StopWorker(worker))
+        return due
 
     # --- figures ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +198,7 @@ class ClusterPlacement:
         """Those that are there, this machine first."""
         used = len(self._workers_of(LOCAL))
         yield NodeStatus(name="", engine="local", state="up", slots=self._settings.local_slots, used=used)
-        now = trio.current_time()
+        now = self._clock()
         for node in (*self._nodes.values(), *self._returned.values()):
             drain = self._drains.get(node.name)
             left = None if drain is None or drain.until is None else max(0.0, drain.until - now)

@@ -57,7 +57,7 @@ class ClusterService:
 
     async def run(
         self,
-        submit: Callable[[Stimulus], None],
+        submit: Callable[[Stimulus], object],
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
