@@ -79,7 +79,7 @@ def exit_if_output_blocked() -> Iterator[None]:
 _QUEUED_LINES = 1000
 _REDRAW_SECONDS = 1.0
 _CLEAR = "\r\x1b[2K"
-_DEBUG_EVENTS = frozenset({"session_bound", "session_parked", "session_resumed"})
+_DEBUG_EVENTS = frozenset({"group_full", "session_bound", "session_parked", "session_resumed"})
 """Too many for the log at level info."""
 _ROUTINE_EVENTS = frozenset({"worker_spawned", "worker_ready", "worker_evicted", "worker_exited"})
 """On a terminal the status line shows these already."""

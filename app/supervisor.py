@@ -180,13 +180,13 @@ class Supervisor:
         pool = Pool(
             settings.pool,
             launcher=launcher if cluster is None else cluster.launcher,
-            on_event=self._emit,
+            on_event=self._emit if cluster is None else cluster.on_pool_event,
             agent_records=records,
             slots_here=lambda: None if cluster is None else cluster.local_slots,
         )
         await stack.enter_async_context(pool)
         if cluster is not None:
-            await outlasting.start(cluster.run, pool.submit)
+            await outlasting.start(cluster.run, pool)
         self._cluster = cluster
         return pool
 

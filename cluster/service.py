@@ -1,6 +1,7 @@
 """All of the cluster in one supervisor: where nodes dial, the engines, their desk, and where workers go."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from cluster.settings import ClusterSettings
 from errors import PoolError
 from pool.launcher import LocalLauncher
 from pool.nodes import NodeStatus
-from pool.stimuli import Stimulus
+from pool.shell import Pool
 from wire.addresses import outgoing_address, parse_bind
 from wire.tokens import read_token
 
@@ -54,15 +55,11 @@ class ClusterService:
             read_token=self._read_token,
         )
         self.launcher = ClusterLauncher(local, self._placement)
+        self._group_full = trio.Event()
 
-    async def run(
-        self,
-        submit: Callable[[Stimulus], object],
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Serve nodes until cancelled; started once they may dial. ``submit``: the pool's. Raises PoolError."""
-        self._placement.connect(submit)
+    async def run(self, pool: Pool, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve the nodes of a pool until cancelled; started once they may dial. Raises PoolError."""
+        self._placement.connect(pool.submit)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._desk.run)
             nursery.start_soon(self._placement.run)
@@ -70,6 +67,8 @@ class ClusterService:
                 await self._listen(nursery)
             for engine in self._engines:
                 nursery.start_soon(self._keep, engine)
+            if self._engines:
+                nursery.start_soon(self._tell_demand, pool.slot_demand)
             task_status.started()
 
     async def _listen(self, nursery: trio.Nursery) -> None:
@@ -97,6 +96,25 @@ class ClusterService:
                 await trio.sleep(pause)
             else:
                 return
+
+    def on_pool_event(self, event: str, data: dict[str, Any]) -> None:
+        """Take an event of the pool, and pass it on."""
+        if event == "group_full":
+            self._group_full.set()
+        self._emit(event, data)
+
+    async def _tell_demand(self, demand: Callable[[], dict[str, int]]) -> None:
+        """While requests wait for slots, say now and then how many; none at last."""
+        while True:
+            await self._group_full.wait()
+            self._group_full = trio.Event()
+            wanted: dict[str, int] | None = None
+            while wanted != {}:
+                await trio.sleep(self._settings.ray.scale_after)
+                wanted = demand()
+                for engine in self._engines:
+                    with suppress(EngineLost):  # its own run says so
+                        await engine.want(wanted)
 
     def _read_token(self) -> str:
         return read_token(Path(self._settings.token_file)) if self._settings.token_file else ""

@@ -160,6 +160,10 @@ class PoolMachine:
         known, at = self._state.sessions.get(session), max(self._state.now, now)
         return (known is None or known.failed is None) and self._admission.has_room(known, profile, at)
 
+    def slot_demand(self) -> dict[str, int]:
+        """By group that requests wait for, how many further slots they could use."""
+        return status.slot_demand(self._state)
+
     def snapshot(self, now: float) -> MachineSnapshot:
         """A frozen picture, consistent with itself."""
         return status.snapshot(self._state, now)

@@ -57,7 +57,8 @@ class Places:
     def __init__(self, most: int) -> None:
         self._by_group: dict[str, Place] = {}
         self._slots: Mapping[str, int] | None = None
-        self._most = most
+        self.most = most
+        """``max`` of the settings."""
         self.limit = most
         """Workers that may live: ``max`` of the settings, or all slots where these are fewer."""
 
@@ -79,13 +80,13 @@ class Places:
 
     def set_most(self, most: int) -> None:
         """A new ``max`` of the settings."""
-        self._most = most
+        self.most = most
         self.limit = most if self._slots is None else min(most, sum(self._slots.values()))
 
     def set_slots(self, slots: Mapping[str, int]) -> None:
         """The slots of all groups from now on."""
         self._slots = slots
-        self.set_most(self._most)
+        self.set_most(self.most)
         for place in self._by_group.values():
             place.slots = slots.get(place.group, 0)
 

@@ -158,6 +158,9 @@ class Scheduler:
             if kept is not None:
                 kept.add(line)
                 closed.add(kept)
+                place = line.profile_record.agent.place
+                if kept is place.condition and kept.count == 1:
+                    self._state.notify("group_full", group=place.group, slots=place.slots)
 
     def _next_condition(self, closed: set[ConditionQueue]) -> ConditionQueue | None:
         """The gate whose best line comes first, among those that are open in this step."""

@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, Unpack, assert_never
+from typing import Self, Unpack, assert_never
 
 import trio
 
@@ -26,15 +26,11 @@ from pool.resets import ConversationResets
 from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
-from pool.worker_interface import EventSink, LoadedConversation, WorkerLauncher
+from pool.worker_interface import EventSink, LoadedConversation, WorkerLauncher, ignore_event
 from pool.worker_output import BackgroundEvent, BackgroundEvents, RawListener, RawListeners
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import CapabilityProfile
 from wire.messages import SessionResult
-
-
-def ignore_event(event: str, data: dict[str, Any]) -> None:
-    """The default event sink."""
 
 
 def is_caller_error(error: BaseException | None) -> bool:
@@ -96,7 +92,7 @@ class Pool:
         self.explain, self.owner_of = machine.explain, machine.owner_of
         self.placement, self.is_quiescent = machine.placement, machine.is_quiescent
         self.has_session, self.session_of = machine.has_session, machine.session_of
-        self.transcript_of = machine.transcript_of
+        self.transcript_of, self.slot_demand = machine.transcript_of, machine.slot_demand
         self._resets = ConversationResets(
             machine,
             self._raw_listeners,

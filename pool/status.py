@@ -1,6 +1,7 @@
 """The snapshot behind ``pool status``, and the explanation why a worker fits a session or not."""
 
 import math
+from collections import Counter
 
 import msgspec
 
@@ -135,6 +136,21 @@ def placement(state: PoolState, session: str, *, counted: bool = False) -> Sessi
         return SessionPlacement(worker)
     place = sum(waiter.rank <= first.rank for waiter in state.requests.values()) if counted else None
     return SessionPlacement(worker, _wait_reason(state, first), place)
+
+
+def slot_demand(state: PoolState) -> dict[str, int]:
+    """By group that requests wait for, how many further slots they could use; ``max`` bounds them all together."""
+    waiting: Counter[str] = Counter()
+    for kind in state.profiles.values():
+        place = kind.agent.place
+        queued = sum(line.size for line in kind.queues if line.condition is place.condition)
+        waiting[place.group] += max(0, queued - kind.claims)
+    found, room = {}, max(0, state.places.most - len(state.workers))
+    for group, count in waiting.items():
+        if count:
+            found[group] = min(count, room)
+            room -= found[group]
+    return found
 
 
 def _wait_reason(state: PoolState, waiter: Waiter) -> str:

@@ -23,6 +23,12 @@ from wire.messages import SessionResult, StateResult
 
 EventSink = Callable[[str, dict[str, Any]], None]
 """Called with an event's name and facts; must neither block nor raise."""
+
+
+def ignore_event(event: str, data: dict[str, Any]) -> None:
+    """The default event sink."""
+
+
 _MAX_SEALED, _MAX_ID = 1_000, 256
 """Limits on the sealed calls that a worker reports: number, and characters of each name."""
 

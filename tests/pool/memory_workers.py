@@ -11,8 +11,8 @@ import trio
 from errors import ResumeFailed, WorkerStartFailed
 from pool.agent_records import AgentRecords
 from pool.settings import PoolSettings
-from pool.shell import Pool, ignore_event
-from pool.worker_interface import EventSink
+from pool.shell import Pool
+from pool.worker_interface import EventSink, ignore_event
 from profiles import CapabilityProfile, make_profile
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient

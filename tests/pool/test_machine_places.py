@@ -1,5 +1,6 @@
 """Groups of nodes in the machine: what their slots allow, how a node is lost, and how one is emptied."""
 
+import msgspec
 import pytest
 
 from pool import stimuli
@@ -85,6 +86,9 @@ EMPTIED = {
     "a node that is to be empty stops what is idle at once, what is in use at the end of its turn": """
         pool max=9; capacity gpu=4; use one x@gpu:a; hold r1 two x@gpu:a; capacity gpu=2
         empty w1 => stop w1 retired; empty w2 => nothing; free r1 => stop w2 retired""",
+    "a worker that starts there is not waited for": """
+        pool max=9; capacity gpu=2; ask r1 one x@gpu:a => spawn w1 x@gpu:a; capacity gpu=1
+        empty w1 => stop w1 retired; ready w1 => nothing; capacity gpu=1; exit w1 => spawn w2 x@gpu:a""",
     "its sessions go on elsewhere": """
         pool max=9; capacity gpu=4; use one x@gpu:a; capacity gpu=3; empty w1 => stop w1 retired
         capacity gpu=2; exit w1 => nothing; hold r1 one x@gpu:a; held r1@w2""",
@@ -99,6 +103,22 @@ EMPTIED = {
 )
 def test_places_decide_as_the_transcript_says(transcript: str) -> None:
     play(transcript)
+
+
+def test_the_demand_for_slots_is_what_waits_for_a_full_group_within_the_pools_limit() -> None:
+    world = World(max=5)
+    world.set_capacity({"": 1, "gpu": 1, "big": 0})
+    for number in range(3):
+        world.acquire(f"g{number}", make_profile("a", agent="x@gpu"))
+    world.acquire("big", make_profile("b", agent="y@big"))
+    world.acquire("here", make_profile("c"))
+    assert world.machine.slot_demand() == {"gpu": 2, "big": 1}
+    assert [data["group"] for event, data in world.events if event == "group_full"] == ["gpu", "big"]
+    world.tell(stimuli.SettingsChanged(msgspec.structs.replace(world.settings, max=2)))
+    assert world.machine.slot_demand() == {"gpu": 0, "big": 0}, "they wait, and no slot would help"
+    world.set_capacity({"": 1, "gpu": 9, "big": 9})
+    world.tell(stimuli.SettingsChanged(world.settings))
+    assert world.machine.slot_demand() == {}
 
 
 def test_a_place_is_forgotten_with_its_last_profile() -> None:
