@@ -165,7 +165,7 @@ class NodeTable:
                 del self._groups[node.group]
 
 
-class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One node at one moment; ``name`` "" is this machine.
 
     ``until``: seconds until a draining node is emptied by force, or a lost one is fenced. ``slots``: workers it may

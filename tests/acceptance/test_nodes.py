@@ -1,5 +1,7 @@
 """``pool run`` with node programs that dial: prompts go to all machines, and what ends one ends no conversation."""
 
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,9 +24,9 @@ max = 4
 min = 0
 
 [cluster]
-listen = "127.0.0.1:0"
+listen = "127.0.0.1:{port}"
 token_file = "node-token"
-local_slots = {local_slots}
+local_slots = 0
 lease = "3s"
 silence = "1500ms"
 fence_margin = "1s"
@@ -40,10 +42,19 @@ group = "far"
 class Cluster:
     """A supervisor and its nodes."""
 
-    def __init__(self, supervisor: Supervisor, folder: Path) -> None:
-        self.supervisor = supervisor
+    def __init__(self, folder: Path, settings: str) -> None:
+        token = folder / "node-token"
+        token.write_text(TOKEN)
+        token.chmod(0o600)
+        (folder / "pool.toml").write_text(settings)
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self._folder = folder
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the supervisor."""
+        self.supervisor = Supervisor(self._folder / "data", "--config", str(self._folder / "pool.toml"))
+        self.supervisor.wait_for_log("ready")
 
     def add(self, name: str, *flags: str, label: str = "far=yes") -> None:
         """Start a node program, on a disk of its own; wait until it has joined."""
@@ -69,22 +80,15 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, *, local_slots: int = 0) -> Iterator[Cluster]:
+def cluster(folder: Path, *, port: int = 0) -> Iterator[Cluster]:
     require_own_disks()
-    token = folder / "node-token"
-    token.write_text(TOKEN)
-    token.chmod(0o600)
-    file = folder / "pool.toml"
-    file.write_text(SETTINGS.format(local_slots=local_slots))
-    made = Cluster(Supervisor(folder / "data", "--config", str(file)), folder)
+    made = Cluster(folder, SETTINGS.format(port=port))
     try:
-        made.supervisor.wait_for_log("ready")
         yield made
     finally:
         made.supervisor.close()
-        for program in made.programs.values():
-            program.kill()
-            program.wait()
+        for name in [*made.programs]:
+            made.kill(name)
 
 
 def test_a_session_goes_on_at_another_node_when_its_own_is_killed_in_a_turn(tmp_path: Path) -> None:
@@ -109,6 +113,21 @@ def test_a_session_goes_on_at_another_node_when_its_own_is_killed_in_a_turn(tmp_
         assert [event["node"] for event in pool.logged("node_lost")] == [first]
         nodes.add(first, "--slots", "2")
         assert nodes.states() == {"": "up", "a": "up", "b": "up"}
+
+
+def test_nodes_come_back_to_the_next_supervisor_and_its_sessions_go_on_there(tmp_path: Path) -> None:
+    with socket.socket() as reserved:  # no one else gets the port while it has none to listen on
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        with cluster(tmp_path, port=reserved.getsockname()[1]) as nodes:
+            nodes.add("a")
+            nodes.supervisor.prompt("s", "I am s.")
+            nodes.supervisor.signal(signal.SIGTERM)
+            assert nodes.supervisor.wait() == 0
+            assert nodes.supervisor.logged("node_lost") == [], "all ends, and no node was lost"
+            nodes.begin()
+            nodes.supervisor.wait_for_log("node_joined")
+            assert "I am s." in nodes.supervisor.prompt("s", "RECALL")
 
 
 def test_nothing_is_left_on_the_nodes_when_the_supervisor_is_killed(tmp_path: Path) -> None:

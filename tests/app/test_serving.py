@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from app.serving import RunningServices, agent_parts
+from cluster.settings import ClusterSettings, NodeSettings
 from errors import UsageError
 from heartbeat.cron.settings import CronJobSettings, CronSettings
 from heartbeat.delivery.settings import DeliverySettings, WebhookSettings
@@ -96,6 +98,24 @@ async def test_limits_and_the_wires_times_hold_at_once_and_others_wait_for_a_res
         assert place.events == [("reloaded", answer)]
         for _ in range(2):  # reported each time, and not applied
             assert (await place.reload(Settings(store=StoreSettings(events=5))))["needs_restart"] == ["store.events"]
+
+
+async def test_slots_of_a_cluster_hold_at_once_and_its_nodes_wait_for_a_restart(tmp_path: Path) -> None:
+    first = Settings(pool=FEW, cluster=ClusterSettings(listen="127.0.0.1:0"))
+    taken: list[tuple[int, int]] = []
+    async with serving(tmp_path, first) as place:
+        service = SimpleNamespace(reconfigure=lambda cluster, memory: taken.append((cluster.local_slots, memory)))
+        place.serving.cluster = service  # type: ignore[assignment]  # as much of it as a reload needs
+        nodes = {"one": NodeSettings(ssh="one")}
+        pool = replace(FEW, worker_memory=ByteCount(1000))
+        answer = await place.reload(
+            replace(first, pool=pool, cluster=replace(first.cluster, local_slots=7, nodes=nodes))
+        )
+        assert (answer["changed"], answer["needs_restart"]) == (
+            ["pool.worker_memory", "cluster.local_slots"],
+            ["cluster.nodes.one"],
+        )
+        assert taken == [(7, 1000)]
 
 
 async def test_a_changed_agent_stops_its_idle_workers_and_lets_a_turn_end(tmp_path: Path) -> None:
