@@ -116,7 +116,7 @@ class RunningServices:
         set_http = self.prepare_http(settings.http)
         set_autonomy = self.autonomy.prepare(autonomy_settings(settings))  # it refuses webhooks without a secret
         if self.cluster is not None:
-            self.cluster.reconfigure(settings.cluster, settings.pool.worker_memory)
+            self.cluster.reconfigure(settings.cluster, settings.pool)
         self.pool.submit(SettingsChanged(settings.pool))  # first: it refuses what this machine cannot hold
         set_http()
         self.settings = settings

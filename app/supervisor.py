@@ -175,8 +175,7 @@ class Supervisor:
         """Open the pool, and what serves the nodes, where there may be any, for as long as it has workers."""
         settings, cluster = self._settings, None
         if self._cluster_type is not None:
-            memory = settings.pool.worker_memory
-            cluster = self._cluster_type(settings.cluster, worker_memory=memory, local=launcher, emit=self._emit)
+            cluster = self._cluster_type(settings.cluster, settings.pool, local=launcher, emit=self._emit)
         pool = Pool(
             settings.pool,
             launcher=launcher if cluster is None else cluster.launcher,

@@ -17,6 +17,7 @@ from cluster.settings import ClusterSettings
 from errors import UsageError, WorkerExited, WorkerStartFailed
 from pool.nodes import NodeStatus, NodeTable, Strategy
 from pool.stimuli import FailureKind, RecycleWorker, Stimulus, StopWorker, WorkerFailed
+from wire.version import VERSION
 
 LOCAL = "."
 """This machine among the nodes; none can be called so."""
@@ -214,7 +215,7 @@ class ClusterPlacement:
                 memory=node.hello.memory,
                 memory_free=node.memory_free,
                 rtt=node.rtt,
-                note="empty" if drain is not None and drain.is_over else "",
+                note=_note(node, drain),
             )
 
     def total_slots(self) -> int:
@@ -227,6 +228,12 @@ class ClusterPlacement:
 
     def _tell_capacity(self) -> None:
         self._submit(self._table.capacity(self._settings.start_rate))
+
+
+def _note(node: RemoteNode, drain: NodeDrain | None) -> str:
+    if drain is not None and drain.is_over:
+        return "empty"
+    return "" if node.hello.version == VERSION else f"pool {node.hello.version}, not {VERSION}"
 
 
 def _no_pool(_stimulus: Stimulus) -> None:

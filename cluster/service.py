@@ -17,6 +17,7 @@ from cluster.settings import ClusterSettings
 from errors import PoolError
 from pool.launcher import LocalLauncher
 from pool.nodes import NodeStatus
+from pool.settings import PoolSettings
 from pool.shell import Pool
 from wire.addresses import outgoing_address, parse_bind
 from wire.tokens import read_token
@@ -28,7 +29,7 @@ class ClusterService:
     """The nodes of one supervisor. ``launcher`` starts the pool's workers; ``run`` as long as the pool has any.
 
     Args:
-        settings: as checked. worker_memory: bytes that one worker is reckoned to need.
+        settings: as checked. limits: those of the pool.
         local: starts workers here.
         emit: called with ``(event, data)``.
     """
@@ -36,22 +37,22 @@ class ClusterService:
     def __init__(
         self,
         settings: ClusterSettings,
+        limits: PoolSettings,
         *,
-        worker_memory: int,
         local: LocalLauncher,
         emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self._settings = settings
+        self._settings, self._limits = settings, limits
         self._engines = configured_engines(settings)
         self._emit = emit
-        self._placement = ClusterPlacement(settings, worker_memory=worker_memory, on_drained=self._on_drained)
+        self._placement = ClusterPlacement(settings, worker_memory=limits.worker_memory, on_drained=self._on_drained)
         self._desk = NodeDesk(
             local.data_dir,
             lease=float(settings.lease),
             margin=float(settings.fence_margin),
             silence=float(settings.silence),
             watcher=self._placement,
-            emit=emit,
+            emit=self._emit_of_node,
             read_token=self._read_token,
         )
         self.launcher = ClusterLauncher(local, self._placement)
@@ -119,6 +120,12 @@ class ClusterService:
     def _read_token(self) -> str:
         return read_token(Path(self._settings.token_file)) if self._settings.token_file else ""
 
+    def _emit_of_node(self, event: str, data: dict[str, Any]) -> None:
+        slots, most = self._placement.total_slots(), self._limits.max
+        if event == "node_joined" and slots > most:
+            data |= {"note": f"pool.max = {most} is less than the {slots} slots of all nodes"}
+        self._emit(event, data)
+
     def _on_drained(self, name: str, drain: NodeDrain) -> None:
         self._emit("node_drained", {"node": name})
         if drain.ends:
@@ -132,10 +139,10 @@ class ClusterService:
         """Workers that this machine may run."""
         return self._settings.local_slots
 
-    def reconfigure(self, settings: ClusterSettings, worker_memory: int) -> None:
+    def reconfigure(self, settings: ClusterSettings, limits: PoolSettings) -> None:
         """Take what may change in a running supervisor: slots here, the rate of starts, the token's file."""
-        self._settings = settings
-        self._placement.reconfigure(settings, worker_memory)
+        self._settings, self._limits = settings, limits
+        self._placement.reconfigure(settings, limits.worker_memory)
 
     def nodes(self) -> list[NodeStatus]:
         """Every node, this machine first."""

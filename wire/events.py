@@ -264,9 +264,9 @@ class EventType(StrEnum):
         "node_joined",
         EventChannel.MONITOR,
         "",
-        EventDisplay(line=("node {node}", "group {group}", "by {engine}", "{slots} slots"), tone="good"),
+        EventDisplay(line=("node {node}", "group {group}", "by {engine}", "{slots} slots", "{note}"), tone="good"),
     )
-    """A node of the cluster takes workers. ``node``, ``group``, ``engine``, ``slots``."""
+    """A node of the cluster takes workers. ``node``, ``group``, ``engine``, ``slots``, ``note`` (what limits them)."""
     NODE_REFUSED = (
         "node_refused",
         EventChannel.MONITOR,

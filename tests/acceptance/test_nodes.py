@@ -100,6 +100,7 @@ def test_a_session_goes_on_at_another_node_when_its_own_is_killed_in_a_turn(tmp_
             assert pool.prompt(session, f"I am {session}.")
         first, other = nodes.node_of("s"), nodes.node_of("t")
         assert {first, other} == {"a", "b"}, "workers are spread"
+        assert "note" not in pool.logged("node_joined")[-1]
         gate = tmp_path / "gate"
         run = pool.begin("s", gated(gate))
         pid = pool.wait_for_turn("s")["pid"]
@@ -111,8 +112,9 @@ def test_a_session_goes_on_at_another_node_when_its_own_is_killed_in_a_turn(tmp_
         assert not psutil.pid_exists(pid), "its first worker runs on"
         assert nodes.node_of("s") == other
         assert [event["node"] for event in pool.logged("node_lost")] == [first]
-        nodes.add(first, "--slots", "2")
+        nodes.add(first, "--slots", "3")
         assert nodes.states() == {"": "up", "a": "up", "b": "up"}
+        assert pool.logged("node_joined")[-1]["note"] == "pool.max = 4 is less than the 5 slots of all nodes"
 
 
 def test_nodes_come_back_to_the_next_supervisor_and_its_sessions_go_on_there(tmp_path: Path) -> None:

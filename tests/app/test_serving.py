@@ -104,7 +104,9 @@ async def test_slots_of_a_cluster_hold_at_once_and_its_nodes_wait_for_a_restart(
     first = Settings(pool=FEW, cluster=ClusterSettings(listen="127.0.0.1:0"))
     taken: list[tuple[int, int]] = []
     async with serving(tmp_path, first) as place:
-        service = SimpleNamespace(reconfigure=lambda cluster, memory: taken.append((cluster.local_slots, memory)))
+        service = SimpleNamespace(
+            reconfigure=lambda cluster, limits: taken.append((cluster.local_slots, limits.worker_memory))
+        )
         place.serving.cluster = service  # type: ignore[assignment]  # as much of it as a reload needs
         nodes = {"one": NodeSettings(ssh="one")}
         pool = replace(FEW, worker_memory=ByteCount(1000))

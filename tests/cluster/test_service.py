@@ -13,6 +13,7 @@ from cluster.engines.engine import Desk, EngineLost
 from cluster.service import ClusterService
 from cluster.settings import ClusterSettings, NodeSettings, RaySettings
 from pool.launcher import LocalLauncher
+from pool.settings import PoolSettings
 from pool.shell import Pool
 from pool.stimuli import Capacity, Stimulus
 from wire.units import Seconds
@@ -60,7 +61,7 @@ class Place:
         self.pool = PaperPool()
         self.service = ClusterService(
             SETTINGS,
-            worker_memory=100,
+            PoolSettings(max=4),
             local=LocalLauncher(data_dir=tmp_path, use_cgroups=False),
             emit=lambda event, data: self.events.append((event, data)),
         )
@@ -109,6 +110,6 @@ async def test_other_settings_of_a_running_supervisor_change_the_slots_here_and_
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(tmp_path, PaperEngine(), monkeypatch) as place:
-        place.service.reconfigure(ClusterSettings(local_slots=9, start_rate=5.0), 100)
+        place.service.reconfigure(ClusterSettings(local_slots=9, start_rate=5.0), PoolSettings())
         assert place.pool.told[-1] == Capacity({"": 9}, start_rate=5.0)
         assert (place.service.local_slots, [node.slots for node in place.service.nodes()]) == (9, [9])
