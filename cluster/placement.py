@@ -114,6 +114,9 @@ class ClusterPlacement:
         """The node takes workers from now on, unless it is to be empty."""
         node.group = self._settings.group_of(node.labels)
         node.slots = node.given_slots or node.hello.slots or reckoned_slots(node.hello, self._worker_memory)
+        drain = self._drains.get(node.name)
+        if drain is not None and drain.ends and (drain.until or 0.0) <= self._clock():
+            del self._drains[node.name]  # that machine is gone by now: this is another one
         if self._table.find(node.name) is not None:
             self._returned[node.name] = node
             return

@@ -163,6 +163,17 @@ def test_a_node_that_is_drained_takes_workers_again_when_it_may_also_after_anoth
         desk.placement.drain("two", None, ends=False)
 
 
+def test_a_node_of_an_engine_stays_closed_until_its_machine_was_to_be_gone(desk: Desk) -> None:
+    node = desk.join("one", 2, group="gpu")
+    desk.placement.drain("one", 20.0, ends=True)
+    for now, expected in ((110.0, {"": 1}), (120.0, {"": 1, "gpu": 2})):
+        desk.now = now
+        desk.placement.lost(node, "cut")
+        node = remote_node("one", slots=2, labels={"gpu": "yes"})
+        desk.placement.joined(node)
+        assert desk.take()[-1] == expected
+
+
 def test_other_slots_of_this_machine_hold_at_once_and_never_below_what_runs_here(desk: Desk) -> None:
     desk.place("w1")
     desk.placement.reconfigure(ClusterSettings(local_slots=0), 100)
