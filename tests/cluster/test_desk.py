@@ -208,7 +208,8 @@ async def test_what_breaks_the_protocol_hears_why_and_each_reason_is_reported_on
     async with hall() as place:
         for _ in range(3):
             _, answer = await place.greet(hello(protocol=99))
-            assert answer == Bye("the node speaks version 99 of the protocol, not 1")
+            assert isinstance(answer, Bye)
+            assert answer.reason.startswith("the node speaks version 99 of the protocol, not 1")
         assert len(place.refusals()) == 1
         for number in range(40):
             await place.greet(hello(f"n{number}"))
