@@ -17,7 +17,7 @@ import psutil
 from commands.agent_facts import key_line
 from commands.doctor_checks import AgentFacts, AgentProbe, HttpFacts, MachineFacts, WorkspaceFacts
 from doors.http.settings import HttpSettings, is_loopback, url_of
-from doors.http.tokens import TokenSource, find_token_source, read_token
+from doors.http.tokens import TokenSource, find_token_source
 from doors.locations import is_listening, read_lock_holder
 from errors import UsageError
 from profiles import DIALECTS, AgentSettings, ProfilesSettings, build_profile
@@ -28,6 +28,8 @@ from rpc.cgroup import Cgroup
 from rpc.orphans import become_subreaper
 from settings.config_file import redacted_arguments
 from settings.schema import Settings
+from wire.addresses import parse_bind
+from wire.tokens import read_token
 
 _PROBE_TIMEOUT = 10.0
 

@@ -6,7 +6,7 @@ from typing import Any
 WORKER: dict[str, Any] = json.loads("""
 {"id": "w1", "pid": 100001, "profile": "a1b2c3d4", "agent": "main", "role": "default", "state": "idle",
 "session": null, "holds": 0, "turn_age": null, "turns": 12, "age": 3723.0, "background": 0, "rss": 100663296,
-"cpu": 3.2, "suspended": false, "last_ping": 4.2, "stray_lines": 0, "retiring": null}
+"cpu": 3.2, "suspended": false, "last_ping": 4.2, "stray_lines": 0, "retiring": null, "node": ""}
 """)
 WAITER: dict[str, Any] = json.loads("""
 {"request": "r1", "session": "grace", "priority": 5, "priority_now": 6.5, "waited": 4.6, "position": 1,

@@ -14,7 +14,7 @@ import cli
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "chat", "prompt", "wait", "steer", "abort", "approve"]
 COMMANDS += ["deny", "delegate", "attach", "acp", "sessions", "status", "workers", "waiting", "events", "explain"]
 COMMANDS += ["route", "approvals", "top", "heartbeats", "cron", "agents", "config", "doctor", "demo", "stress"]
-COMMANDS += ["restart", "scale", "logs", "service", "dashboard", "processes"]
+COMMANDS += ["restart", "scale", "logs", "service", "dashboard", "processes", "node"]
 HEADINGS = ["Supervisor:", "Sessions:", "Automation:", "Observation:", "This machine:", "Exit codes:", "Completion:"]
 
 # --- help -----------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_every_command_explains_itself_on_a_narrow_terminal_and_calls_a_session_
         assert [line for line in shown.splitlines() if len(line) > 80] == [], "examples"
 
 
-RUNS_ON = {"run", "restart", "stop", "chat", "attach", "acp", "top", "demo"}
+RUNS_ON = {"run", "node", "restart", "stop", "chat", "attach", "acp", "top", "demo"}
 """Commands that run until something ends."""
 WRITES = {"agents delete", "config init", "service install", "service uninstall"}
 
