@@ -78,7 +78,7 @@ async def test_every_method_that_has_a_scope_is_one_and_what_concerns_all_needs_
 
 ADMIN = {
     *("workers.stop", "workers.recycle", "pause", "resume", "drain", "config.get", "logs.tail", "reload", "shutdown"),
-    *("logs.list", "logs.read", "logs.watch", "restart", "scale"),
+    *("logs.list", "logs.read", "logs.watch", "restart", "scale", "nodes.drain", "nodes.resume"),
     *("sessions.delete", "sessions.open", "cron.add", "cron.delete", "cron.run", "cron.enable", "cron.disable"),
     "process.write",
 }
