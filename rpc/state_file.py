@@ -56,22 +56,33 @@ def read_state(path: Path) -> SupervisorState | None:
 class StateFile:
     """Keeps the file equal to the registry's workers; run ``keep`` for as long as workers live.
 
-    ``write_failures`` counts writes that failed (a full disk); the next change tries again.
+    ``write_failures`` counts writes that failed (a full disk); the next change tries again. ``is_kept``: it stays when
+    no worker is left, for the next reader to know the instance.
     """
 
-    def __init__(self, path: Path, instance: str, children: ChildRegistry, *, cgroup: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        instance: str,
+        children: ChildRegistry,
+        *,
+        cgroup: Path | None = None,
+        is_kept: bool = False,
+    ) -> None:
         self._path = path
         self._instance = instance
         self._children = children
         self._cgroup = str(cgroup) if cgroup is not None else None
         self._supervisor = identify(os.getpid())
+        self._is_kept = is_kept
         self.write_failures = 0
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write at once, report started, then write after every change; changes during a write become one.
 
-        Give it a nursery that outlives the workers. When cancelled it removes the file if no worker is left, and
-        otherwise writes it a last time. Raises OSError if the first write fails: without it no worker may start.
+        Give it a nursery that outlives the workers. When cancelled it removes the file if no worker is left (unless it
+        is to be kept), and otherwise writes it a last time. Raises OSError if the first write fails: without it no
+        worker may start.
         """
         await self._write(self._snapshot())
         task_status.started()
@@ -98,7 +109,7 @@ class StateFile:
 
     def _close(self) -> None:
         try:
-            if self._children.workers():
+            if self._is_kept or self._children.workers():
                 replace_file(self._path, msgspec.json.encode(self._snapshot()))
             else:
                 self._path.unlink(missing_ok=True)

@@ -192,7 +192,11 @@ class _Service:
             self._instance, cgroup, children, program=lease_guard.__file__, more=(str(self._lease.ends_at),)
         )
         state = StateFile(
-            self._identity.state_file, self._instance, children, cgroup=cgroup.path if cgroup is not None else None
+            self._identity.state_file,
+            self._instance,
+            children,
+            cgroup=cgroup.path if cgroup is not None else None,
+            is_kept=True,  # the next program says by it what it has swept
         )
         try:
             with unwrap_exception_groups():
