@@ -222,7 +222,10 @@ def decode_hello(payload: bytes) -> Hello:
     """The HELLO of a node that speaks this protocol. Raises LinkViolation."""
     said = decode_message(payload, dict[str, Any])
     if said.get("protocol") != PROTOCOL:
-        raise LinkViolation(f"the node speaks version {said.get('protocol')!r:.20} of the protocol, not {PROTOCOL}")
+        raise LinkViolation(
+            f"the node speaks version {said.get('protocol')!r:.20} of the protocol, not {PROTOCOL}; "
+            "install the same version of pool there"
+        )
     hello = decode_message(payload, Hello)
     if not NODE_NAME.fullmatch(hello.name):
         raise LinkViolation("a node's name has 1 to 64 letters, digits, dots, dashes and underscores")

@@ -1,9 +1,10 @@
 """The engines that the settings ask for."""
 
 from cluster.engines.engine import Engine
+from cluster.engines.ssh import SshEngine
 from cluster.settings import ClusterSettings
 
 
-def configured_engines(_settings: ClusterSettings) -> list[Engine]:
+def configured_engines(settings: ClusterSettings) -> list[Engine]:
     """One of each kind; nodes that dial with the cluster's token need none."""
-    return []
+    return [SshEngine(settings.nodes)] if settings.nodes else []
