@@ -19,9 +19,10 @@ def doctor(
 ) -> None:
     """Check this machine's prerequisites for these settings; exit code 1 when a required one is missing.
 
-    Starts each agent of dialect acp once, for a minute at most.
+    Starts each agent of dialect acp once, for a minute at most, and the program of each node over ssh.
     """
-    from commands.doctor_checks import CheckVerdict, diagnose
+    from commands.checks import CheckVerdict
+    from commands.doctor_checks import diagnose
     from commands.machine_facts import gather_facts
     from doors.locations import socket_path
 
@@ -45,7 +46,7 @@ def _print(checks: object) -> None:
     open_console().print(checks_table(msgspec.to_builtins(checks)))
 
 
-def _announce(agents: Sequence[str]) -> None:
+def _announce(names: Sequence[str]) -> None:
     """Say why it takes so long, where that is read."""
     if sys.stderr.isatty():
-        click.echo(f"starting {', '.join(agents)} ...", err=True)
+        click.echo(f"starting {', '.join(names)} ...", err=True)

@@ -4,10 +4,11 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 
 import msgspec
 
+from commands.checks import Check, missing, ok, warn
+from commands.cluster_checks import ClusterFacts, cluster_checks
 from doors.locations import MAX_SOCKET_PATH_BYTES
 from profiles.catalogue import APPROVING_MODES
 from rpc.acp.words import OFFERS_NO, WANTS_LOGIN
@@ -30,35 +31,6 @@ _PORT_SERVICES = (
     ("metrics", "http", "/metrics", ", for Prometheus"),
 )
 """Doors: how each is called and reached, and for whom it is."""
-
-
-class CheckVerdict(StrEnum):
-    """How a check ended; only ``MISSING`` keeps the pool from working."""
-
-    OK = "ok"
-    WARNING = "warning"
-    MISSING = "missing"
-
-
-class Check(msgspec.Struct, frozen=True):
-    """One thing looked at: what was found, and what to do where that is not enough."""
-
-    name: str
-    verdict: CheckVerdict
-    found: str
-    fix: str = ""
-
-
-def _ok(name: str, found: str) -> Check:
-    return Check(name, CheckVerdict.OK, found)
-
-
-def _warn(name: str, found: str, fix: str) -> Check:
-    return Check(name, CheckVerdict.WARNING, found, fix)
-
-
-def _missing(name: str, found: str, fix: str) -> Check:
-    return Check(name, CheckVerdict.MISSING, found, fix)
 
 
 class AgentProbe(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,13 +130,27 @@ class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
     supervisor: int | None = None
     """The process that serves this data directory; None = none does."""
     workspaces: tuple[WorkspaceFacts, ...] = ()
+    workers_here: int | None = None
+    """How many of ``max_workers`` run on this machine; None = all."""
+    cluster: ClusterFacts | None = None
+    """None = there are no other machines."""
+
+    @property
+    def local_workers(self) -> int:
+        """Workers that this machine has to run."""
+        return self.max_workers if self.workers_here is None else self.workers_here
+
+    @property
+    def local_setting(self) -> str:
+        """What bounds them."""
+        return "pool.max" if self.cluster is None else "cluster.local_slots"
 
 
 def diagnose(facts: MachineFacts) -> list[Check]:
     """Judge the facts, what is needed most first."""
     return [
         _python(facts),
-        _ok(
+        ok(
             "supervisor",
             "none runs here; `pool run` starts one"
             if facts.supervisor is None
@@ -179,9 +165,10 @@ def diagnose(facts: MachineFacts) -> list[Check]:
         _pipes(facts),
         _data_dir(facts),
         _socket(facts),
-        _ok("attach", "pool attach --mode rpc, in place of an agent's own program"),
+        ok("attach", "pool attach --mode rpc, in place of an agent's own program"),
         _http(facts.http),
         *_port_services(facts.http),
+        *cluster_checks(facts.cluster),
         *_orphans(facts),
     ]
 
@@ -189,25 +176,25 @@ def diagnose(facts: MachineFacts) -> list[Check]:
 def _python(facts: MachineFacts) -> Check:
     found = ".".join(map(str, facts.python))
     if facts.python >= _MIN_PYTHON:
-        return _ok("python", found)
-    return _missing("python", found, "install Python 3.11 or newer and recreate the environment")
+        return ok("python", found)
+    return missing("python", found, "install Python 3.11 or newer and recreate the environment")
 
 
 def _agent(agent: AgentFacts) -> Iterator[Check]:
     name = f"agent {agent.name}"
     if agent.problem is not None:
-        yield _missing(name, agent.problem, f"correct agents.{agent.name} in the settings")
+        yield missing(name, agent.problem, f"correct agents.{agent.name} in the settings")
     elif agent.path is None:
         how = agent.install or f"install {agent.program}"
         fix = f"{how}, or set agents.{agent.name}.command to where it is"
-        yield _missing(name, f"{agent.program} is not found", fix)
+        yield missing(name, f"{agent.program} is not found", fix)
     elif agent.probe is not None:
         yield from _started(agent, agent.probe)
     else:
-        yield _ok(name, f"{agent.path} ({agent.dialect})")
+        yield ok(name, f"{agent.path} ({agent.dialect})")
     if agent.keyless_server is not None:
         fix = f"set OPENAI_API_KEY in [agents.{agent.name}.env]; a worker does not get that of this terminal"
-        yield _warn(f"key of {agent.name}", f"none for {agent.keyless_server}", fix)
+        yield warn(f"key of {agent.name}", f"none for {agent.keyless_server}", fix)
 
 
 def _started(agent: AgentFacts, probe: AgentProbe) -> Iterator[Check]:
@@ -221,24 +208,24 @@ def _started(agent: AgentFacts, probe: AgentProbe) -> Iterator[Check]:
             fix = f"set what it offers, or nothing: mode, model, thinking and options of agents.{agent.name}"
         else:
             fix = f"see what it says in a terminal: {shlex.join([str(agent.path), *agent.arguments])}"
-        yield _missing(f"agent {agent.name}", f"{agent.path} ({agent.dialect}): {probe.problem}{said}", fix)
+        yield missing(f"agent {agent.name}", f"{agent.path} ({agent.dialect}): {probe.problem}{said}", fix)
         return
     who = " ".join(filter(None, (probe.program, probe.version))) or "it says no name"
     can = f"; it can {', '.join(probe.capabilities)}" if probe.capabilities else ""
-    yield _ok(f"agent {agent.name}", f"{agent.path} ({agent.dialect}): {who}, ready in {probe.seconds:.1f} s{can}")
+    yield ok(f"agent {agent.name}", f"{agent.path} ({agent.dialect}): {who}, ready in {probe.seconds:.1f} s{can}")
     if probe.mode in APPROVING_MODES and not agent.chooses_mode:
         found = f"{probe.mode}, its own default, in which it approves tool calls by itself"
         choice = f'"{agent.asking_mode}"' if agent.asking_mode else "the mode in which it asks"
-        yield _warn(f"mode of {agent.name}", found, f"set agents.{agent.name}.mode to {choice}")
+        yield warn(f"mode of {agent.name}", found, f"set agents.{agent.name}.mode to {choice}")
 
 
 def _workspaces(workspaces: Sequence[WorkspaceFacts]) -> Iterator[Check]:
     wrong = [place for place in workspaces if place.problem is not None]
     for place in wrong:
         fix = f"make it, or name another directory ({place.source})"
-        yield _missing("workspace", f"{place.path}: {place.problem}", fix)
+        yield missing("workspace", f"{place.path}: {place.problem}", fix)
     if workspaces and not wrong:
-        yield _ok("workspaces", ", ".join(map(_shown_workspace, workspaces[:_SHOWN_WORKSPACES])))
+        yield ok("workspaces", ", ".join(map(_shown_workspace, workspaces[:_SHOWN_WORKSPACES])))
 
 
 def _shown_workspace(place: WorkspaceFacts) -> str:
@@ -251,7 +238,7 @@ def _kept_workers(facts: MachineFacts) -> Iterator[Check]:
     if len(names) > room:
         found = f'{room} of pool.max = {facts.max_workers}, for sessions of {len(names)} agents with resume = "pin"'
         fix = f'raise pool.max to {len(names) + 1} or more, or set resume = "auto": {", ".join(names)}'
-        yield _warn("kept workers", found, fix)
+        yield warn("kept workers", found, fix)
 
 
 def _node(facts: MachineFacts) -> Iterator[Check]:
@@ -259,78 +246,78 @@ def _node(facts: MachineFacts) -> Iterator[Check]:
         return
     number = re.match(r"v(\d+)\.", facts.node or "")
     if number and int(number[1]) >= _MIN_NODE:
-        yield _ok("node", str(facts.node))
+        yield ok("node", str(facts.node))
     else:
         fix = f"agents of dialect pi run on node {_MIN_NODE} or newer; install it"
-        yield _missing("node", facts.node or "not found", fix)
+        yield missing("node", facts.node or "not found", fix)
 
 
 def _memory(facts: MachineFacts) -> Check:
-    wanted = facts.max_workers * facts.worker_memory
+    wanted = facts.local_workers * facts.worker_memory
     found = (
-        f"{facts.max_workers} workers x {facts.worker_memory // _MIB} MiB = {wanted // _MIB} MiB "
+        f"{facts.local_workers} workers x {facts.worker_memory // _MIB} MiB = {wanted // _MIB} MiB "
         f"of {facts.memory // _MIB} MiB"
     )
     if wanted > facts.memory:
         fits = facts.memory // max(facts.worker_memory, 1)
-        return _missing("memory", found, f"set pool.max to {fits} or less")
+        return missing("memory", found, f"set {facts.local_setting} to {fits} or less")
     if wanted > facts.memory * 0.8:
-        return _warn("memory", found, "little is left for anything else; lower pool.max")
-    return _ok("memory", found)
+        return warn("memory", found, f"little is left for anything else; lower {facts.local_setting}")
+    return ok("memory", found)
 
 
 def _open_files(facts: MachineFacts) -> Check:
     connections = 0 if facts.http is None else facts.http.max_connections
-    wanted = facts.max_workers * _FILES_PER_WORKER + _BASE_FILES + connections
-    found = f"{facts.open_files} allowed, up to {wanted} used by {facts.max_workers} workers"
+    wanted = facts.local_workers * _FILES_PER_WORKER + _BASE_FILES + connections
+    found = f"{facts.open_files} allowed, up to {wanted} used by {facts.local_workers} workers"
     if facts.open_files >= wanted:
-        return _ok("open files", found)
-    return _missing("open files", found, f"raise the hard limit (ulimit -Hn {wanted}), or lower pool.max")
+        return ok("open files", found)
+    return missing("open files", found, f"raise the hard limit (ulimit -Hn {wanted}), or lower {facts.local_setting}")
 
 
 def _pipes(facts: MachineFacts) -> Check:
     limit = facts.pipe_pages_soft
-    wanted = facts.max_workers * _PAGES_PER_WORKER
+    wanted = facts.local_workers * _PAGES_PER_WORKER
     if limit is None:
-        return _ok("pipe quota", "this system has none")
+        return ok("pipe quota", "this system has none")
     if limit == 0 or facts.is_root or wanted <= limit:
-        return _ok("pipe quota", f"{wanted} of {limit or 'unlimited'} pages")
+        return ok("pipe quota", f"{wanted} of {limit or 'unlimited'} pages")
     fix = f"slower pipes of one page each; sudo sysctl fs.pipe-user-pages-soft={2 * wanted}"
-    return _warn("pipe quota", f"{limit} pages, {wanted} used by {facts.max_workers} workers", fix)
+    return warn("pipe quota", f"{limit} pages, {wanted} used by {facts.local_workers} workers", fix)
 
 
 def _data_dir(facts: MachineFacts) -> Check:
     if facts.data_dir_problem is None:
-        return _ok("data directory", facts.data_dir)
+        return ok("data directory", facts.data_dir)
     found = f"{facts.data_dir}: {facts.data_dir_problem}"
-    return _missing("data directory", found, "name another with --data-dir or `data_dir` in the settings")
+    return missing("data directory", found, "name another with --data-dir or `data_dir` in the settings")
 
 
 def _socket(facts: MachineFacts) -> Check:
     length = len(os.fsencode(facts.socket))
     if length <= MAX_SOCKET_PATH_BYTES:
-        return _ok("socket path", facts.socket)
+        return ok("socket path", facts.socket)
     found = f"{facts.socket} has {length} bytes, {MAX_SOCKET_PATH_BYTES} are possible"
-    return _missing("socket path", found, "name a shorter one with --socket or $POOL_SOCKET")
+    return missing("socket path", found, "name a shorter one with --socket or $POOL_SOCKET")
 
 
 def _http(http: HttpFacts | None) -> Check:
     """How programs and browsers come in, and with what."""
     if http is None:
-        return _ok("http", 'off; http.bind = "127.0.0.1:8765" in the settings opens it')
+        return ok("http", 'off; http.bind = "127.0.0.1:8765" in the settings opens it')
     if http.port_problem is not None:
         fix = "choose another port in http.bind, or end what listens there"
-        return _missing("http", f"{http.url}: {http.port_problem}", fix)
+        return missing("http", f"{http.url}: {http.port_problem}", fix)
     found = f"{http.url}, token: {http.token}"
     if http.token_problem is not None:
-        return _missing("http", f"{http.url}: {http.token_problem}", "mend the token, or name another")
+        return missing("http", f"{http.url}: {http.token_problem}", "mend the token, or name another")
     if http.is_local:
-        return _ok("http", found)
+        return ok("http", found)
     if http.is_token_made:
         fix = "other machines can reach this address: set http.token_file to a token of your choice, or bind 127.0.0.1"
-        return _missing("http", found, fix)
+        return missing("http", found, fix)
     fix = "other machines can reach this address, and what they send is not encrypted: put a TLS proxy before it"
-    return _warn("http", found, fix)
+    return warn("http", found, fix)
 
 
 def _port_services(http: HttpFacts | None) -> Iterator[Check]:
@@ -340,17 +327,17 @@ def _port_services(http: HttpFacts | None) -> Iterator[Check]:
     is_known = http.url.startswith("http")
     for name, scheme, path, what in _PORT_SERVICES:
         place = http.url.replace("http", scheme, 1) + path if is_known else f"{path} on that port"
-        yield _ok(name, f"{place}{what}")
+        yield ok(name, f"{place}{what}")
 
 
 def _orphans(facts: MachineFacts) -> Iterator[Check]:
     """What the clean-up after a worker's stray children rests on; the pool works without, with a lesser guarantee."""
     if facts.platform != "linux":
-        yield _warn("orphans", facts.platform, "only Linux lets the pool find every stray process")
+        yield warn("orphans", facts.platform, "only Linux lets the pool find every stray process")
         return
     for name, is_there, fix in (
         ("pidfd", facts.pidfd, "needs Linux 5.3 and a Python built for it; exits are noticed by SIGCHLD instead"),
         ("subreaper", facts.subreaper, "the system refuses it; strays are looked for in /proc instead"),
         ("cgroup", facts.cgroup, "run in a delegated cgroup v2, e.g. systemd-run --user -p Delegate=yes"),
     ):
-        yield _ok(name, "available") if is_there else _warn(name, "not available", fix)
+        yield ok(name, "available") if is_there else warn(name, "not available", fix)

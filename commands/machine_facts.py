@@ -8,13 +8,16 @@ import socket as socket_of
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 import psutil
 
+from cluster.settings import local_limit
 from commands.agent_facts import key_line
+from commands.cluster_checks import ClusterFacts
 from commands.doctor_checks import AgentFacts, AgentProbe, HttpFacts, MachineFacts, WorkspaceFacts
 from doors.http.settings import HttpSettings, is_loopback, url_of
 from doors.http.tokens import TokenSource, find_token_source
@@ -44,8 +47,8 @@ def gather_facts(
 ) -> MachineFacts:
     """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node.
 
-    Starts the agents of dialect ``acp`` that are installed, for ``probe_seconds`` at most; ``on_probe`` is called with
-    their names before.
+    Starts the agents of dialect ``acp`` that are installed, for ``probe_seconds`` at most, and the programs of nodes
+    over ssh; ``on_probe`` is called with their names before.
     """
     inherited = {name: os.environ[name] for name in settings.rpc.env_passthrough if name in os.environ}
     defined = [_agent(settings, name, inherited) for name in settings.agent_names()]
@@ -71,6 +74,22 @@ def gather_facts(
         http=_http(settings.http, data_dir, supervisor) if settings.http.bind else None,
         supervisor=supervisor,
         workspaces=tuple(_workspaces(settings, data_dir)),
+        workers_here=local_limit(settings.cluster, settings.pool.max),
+        cluster=_cluster(settings, data_dir, supervisor, on_probe) if settings.cluster.is_on else None,
+    )
+
+
+def _cluster(
+    settings: Settings, data_dir: Path, supervisor: int | None, on_probe: Callable[[Sequence[str]], None]
+) -> ClusterFacts:
+    from commands.cluster_facts import gather_cluster
+
+    return gather_cluster(
+        settings.cluster,
+        data_dir,
+        worker_memory=settings.pool.worker_memory,
+        port_problem=partial(_port_problem, supervisor=supervisor),
+        on_probe=on_probe,
     )
 
 
@@ -84,11 +103,11 @@ def _http(settings: HttpSettings, data_dir: Path, supervisor: int | None) -> Htt
         is_token_made=place.is_made,
         token_problem=_token_problem(place),
         max_connections=settings.max_connections,
-        port_problem=_port_problem(host, port, supervisor) if port else None,
+        port_problem=_port_problem(host, port, supervisor=supervisor) if port else None,
     )
 
 
-def _port_problem(host: str, port: int, supervisor: int | None) -> str | None:
+def _port_problem(host: str, port: int, *, supervisor: int | None) -> str | None:
     """Why listening there fails; None for a running supervisor's own port."""
     try:
         family, kind, _, _, address = socket_of.getaddrinfo(host, port, type=socket_of.SOCK_STREAM)[0]

@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import trio
 
 from cluster.engines.engine import Desk, EngineLost
-from cluster.engines.ssh_command import SshNode, end_of_ssh, node_argv, words_before
+from cluster.engines.ssh_command import SshNode, SshProblem, end_of_ssh, node_argv, words_before
 from cluster.frames import LinkViolation
 from cluster.settings import NodeSettings
 from cluster.wire import LinkWire, WireClosed
@@ -54,20 +55,27 @@ class SshEngine:
         while True:
             await trio.sleep(delay)
             began = trio.current_time()
-            await self._link(desk, node)
+            await run_ssh(node, node.name, partial(self._serve, desk, node))
             delay = next_delay(delay, trio.current_time() - began)
 
-    async def _link(self, desk: Desk, node: SshNode) -> None:
-        ssh = _Ssh(node)
-        try:
-            async with trio.open_nursery() as nursery:
-                wire = await ssh.start(nursery)
-                await wire.read_first()
-                given = node.settings
-                await desk.serve(wire, node.name, engine=self.name, labels=given.labels, slots=given.slots)
-                nursery.cancel_scope.cancel()
-        finally:
-            await ssh.end()
+    async def _serve(self, desk: Desk, node: SshNode, wire: LinkWire) -> None:
+        await desk.serve(wire, node.name, engine=self.name, labels=node.settings.labels, slots=node.settings.slots)
+
+
+async def run_ssh(node: SshNode, name: str, serve: Callable[[LinkWire], Awaitable[None]]) -> None:
+    """Run one ssh for as long as ``serve`` uses its wire, on which a node program called ``name`` speaks.
+
+    ``serve`` begins once something was said, or stands in its place.
+    """
+    ssh = _Ssh(node)
+    try:
+        async with trio.open_nursery() as nursery:
+            wire = await ssh.start(name, nursery)
+            await wire.read_first()
+            await serve(wire)
+            nursery.cancel_scope.cancel()
+    finally:
+        await ssh.end()
 
 
 class _Ssh:
@@ -76,16 +84,16 @@ class _Ssh:
     def __init__(self, node: SshNode) -> None:
         self._node = node
         self._process: trio.Process | None = None
-        self._wire = SshWire(Pipe(-1), Pipe(-1), node, self._reason)
+        self._wire = _SshWire(Pipe(-1), Pipe(-1), node, self._problem)
         self._tail = StderrTail(_STDERR_BYTES)
         self._is_silent = trio.Event()
-        self._failure = ""
+        self._failure: SshProblem | None = None
 
-    async def start(self, nursery: trio.Nursery) -> "SshWire":
+    async def start(self, name: str, nursery: trio.Nursery) -> "_SshWire":
         """Start it; its pipes, which have ended where that fails."""
         try:
             self._process = await trio.lowlevel.open_process(
-                node_argv(self._node),
+                node_argv(self._node, name),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -93,9 +101,9 @@ class _Ssh:
             )
             nursery.start_soon(self._read_stderr, self._process)
             pipes = _taken(self._process.stdout), _taken(self._process.stdin)
-            self._wire = SshWire(*pipes, self._node, self._reason)
+            self._wire = _SshWire(*pipes, self._node, self._problem)
         except OSError as exc:
-            self._failure = f"ssh cannot be started: {exc.strerror or exc}"
+            self._failure = SshProblem(f"ssh cannot be started: {exc.strerror or exc}")
         return self._wire
 
     async def end(self) -> None:
@@ -119,16 +127,19 @@ class _Ssh:
                 self._tail.feed(bytes(data))
         self._is_silent.set()
 
-    async def _reason(self) -> str:
+    async def _problem(self) -> SshProblem:
         """Why its output has ended, once it has said so itself."""
-        if self._process is None or self._failure:
+        if self._failure is not None:
             return self._failure
-        with trio.move_on_after(_LAST_WORDS_TIMEOUT):
-            await self._process.wait()
-            await self._is_silent.wait()
-        if self._process.returncode is None:
-            return f"the node program on {self._node.host} has closed its output"
-        return end_of_ssh(self._node, ExitStatus.from_returncode(self._process.returncode), self._tail.text())
+        code = None
+        if self._process is not None:
+            with trio.move_on_after(_LAST_WORDS_TIMEOUT):
+                await self._process.wait()
+                await self._is_silent.wait()
+            code = self._process.returncode
+        if code is None:
+            return SshProblem(f"the node program on {self._node.host} has closed its output")
+        return end_of_ssh(self._node, ExitStatus.from_returncode(code), self._tail.text())
 
 
 def _taken(stream: object) -> Pipe:
@@ -140,13 +151,18 @@ def _taken(stream: object) -> Pipe:
     return Pipe(fd)
 
 
-class SshWire(LinkWire):
-    """The pipes of an ssh: how they have ended, and what comes before the first frame, it says in words for people."""
+class _SshWire(LinkWire):
+    """The pipes of an ssh: how they have ended, and what comes before the first frame, it says in words for people.
 
-    def __init__(self, incoming: Pipe, outgoing: Pipe, node: SshNode, reason: Callable[[], Awaitable[str]]) -> None:
+    Its errors have what to do about them as ``details["fix"]``.
+    """
+
+    def __init__(
+        self, incoming: Pipe, outgoing: Pipe, node: SshNode, problem: Callable[[], Awaitable[SshProblem]]
+    ) -> None:
         super().__init__(incoming, outgoing)
         self._node = node
-        self._reason = reason
+        self._problem = problem
         self._first: bytes | PoolError | None = None
 
     async def read_first(self) -> None:
@@ -157,8 +173,8 @@ class SshWire(LinkWire):
         try:
             with trio.fail_after(_FIRST_BYTES_TIMEOUT):
                 self._first = await self.receive()
-            if said := words_before(self._node, self._first):
-                self._first = LinkViolation(said)
+            if problem := words_before(self._node, self._first):
+                self._first = LinkViolation(str(problem), fix=problem.fix)
         except trio.TooSlowError:
             self._first = WireClosed(f"ssh {self._node.host}: nothing was said within {_FIRST_BYTES_TIMEOUT:g} s")
         except WireClosed as exc:
@@ -174,4 +190,5 @@ class SshWire(LinkWire):
         try:
             return await super().receive()
         except WireClosed as exc:
-            raise WireClosed(await self._reason()) from exc
+            problem = await self._problem()
+            raise WireClosed(str(problem), fix=problem.fix) from exc

@@ -41,31 +41,41 @@ def ssh_argv(node: SshNode, remote: tuple[str, ...]) -> list[str]:
     return ["ssh", *first, *node.settings.options, *_FLAGS, *defaults, "--", node.host, shlex.join(remote)]
 
 
-def node_argv(node: SshNode) -> list[str]:
-    """The ssh that carries the link of the node program."""
-    return ssh_argv(node, (*node.settings.command, "--stdio", "--name", node.name))
+def node_argv(node: SshNode, name: str) -> list[str]:
+    """The ssh that carries the link of the node program, which calls itself ``name``."""
+    return ssh_argv(node, (*node.settings.command, "--stdio", "--name", name))
 
 
-def end_of_ssh(node: SshNode, status: ExitStatus, stderr: str) -> str:
-    """Why the link is over, and what to do. ``stderr``: the last that ssh and the node program wrote there."""
+class SshProblem(NamedTuple):
+    """What is wrong with a link over ssh; ``fix``: what to do, "" where that is not known."""
+
+    found: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.found}; {self.fix}" if self.fix else self.found
+
+
+def end_of_ssh(node: SshNode, status: ExitStatus, stderr: str) -> SshProblem:
+    """Why the link is over. ``stderr``: the last that ssh and the node program wrote there."""
     said = _last_lines(stderr)
     if status.signal is not None:
-        return f"ssh {node.host} was {status}"
+        return SshProblem(f"ssh {node.host} was {status}")
     if status.code == _SSH_FAILED:
-        return f"ssh {node.host}: {said or 'the connection ended'}{_remedy(node, stderr)}"
+        return SshProblem(f"ssh {node.host}: {said or 'the connection ended'}", _remedy(node, stderr))
     if status.code in _SHELL_FAILED:
-        where = f"set {node.key}.command to where pool is there (a path from the home directory, or a whole one)"
-        return f"{node.host} cannot run {node.settings.command[0]}: {said or 'it is not found'}; {where}"
-    return f"the node program on {node.host} {status}: {said or 'it said nothing'}"
+        fix = f"set {node.key}.command to where pool is there (a path from the home directory, or a whole one)"
+        return SshProblem(f"{node.host} cannot run {node.settings.command[0]}: {said or 'it is not found'}", fix)
+    return SshProblem(f"the node program on {node.host} {status}: {said or 'it said nothing'}")
 
 
-def words_before(node: SshNode, data: bytes) -> str | None:
-    """What to say of first bytes that no node program writes; None for those of one."""
+def words_before(node: SshNode, data: bytes) -> SshProblem | None:
+    """What is wrong with first bytes that no node program writes; None for those of one."""
     if data[:1] in (b"", b"\0"):
         return None  # a frame begins with its length, of which the highest byte is 0
     shown = clean(data[:80].decode("utf-8", "replace").strip())
-    quiet = "let the start files of the shell there (.bashrc) print nothing where it is not interactive"
-    return f'{node.host} writes something before its node program does, "{shown}"; {quiet}'
+    fix = "let the start files of the shell there (.bashrc) print nothing where it is not interactive"
+    return SshProblem(f'{node.host} writes something before its node program does, "{shown}"', fix)
 
 
 def _last_lines(stderr: str) -> str:
@@ -77,13 +87,13 @@ def _remedy(node: SshNode, stderr: str) -> str:
     """What to do about a failure of ssh itself, where its words show that."""
     by_hand = shlex.join(["ssh", *node.settings.options, node.host])
     if "HOST IDENTIFICATION HAS CHANGED" in stderr:
-        return "; if the new key is right, remove the old one with ssh-keygen -R"
+        return "if the new key is right, remove the old one with ssh-keygen -R"
     if "Host key verification failed" in stderr:
-        return f"; look at its key and accept it once, as the user of the supervisor: {by_hand}"
+        return f"look at its key and accept it once, as the user of the supervisor: {by_hand}"
     if "Permission denied" in stderr:
-        return f"; it has to work without a question, with a key in a file or in ssh-agent: {by_hand}"
+        return f"it has to work without a question, with a key in a file or in ssh-agent: {by_hand}"
     if "Could not resolve hostname" in stderr:
-        return f"; correct {node.key}.ssh, or name the host in ssh's own settings"
+        return f"correct {node.key}.ssh, or name the host in ssh's own settings"
     if any(sign in stderr for sign in ("Connection refused", "timed out", "No route to host")):
-        return f"; look whether it is up and sshd listens there: {by_hand}"
+        return f"look whether it is up and sshd listens there: {by_hand}"
     return ""

@@ -15,6 +15,7 @@ import trio
 
 from cluster.engines.ssh import SshEngine, next_delay
 from cluster.engines.ssh_command import SshNode, ssh_argv
+from cluster.engines.ssh_probe import probe_nodes
 from cluster.frames import FrameKind
 from cluster.home import NodeDesk
 from cluster.messages import Hello, message_frame
@@ -23,9 +24,10 @@ from errors import PoolError
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import ProfilesSettings, build_profile
-from tests.cluster.nodes import cluster, own_disk
+from tests.cluster.nodes import cluster, own_disk, require_own_disks
 from tests.cluster.sshd import Sshd, sshd
 from tests.rpc.procs import is_alive
+from wire.version import VERSION
 
 PROFILE = build_profile(ProfilesSettings(), "main", "default", "/")
 LABELS = {"gpu": "h100"}
@@ -116,6 +118,9 @@ async def test_prompts_run_over_two_nodes_and_a_turn_fails_at_once_with_its_ssh(
 OTHER_PROTOCOL = message_frame(FrameKind.HELLO, 0, Hello(protocol=99, version="9", name="a", boot="b", instance="i"))
 
 
+SAYS_OTHER_PROTOCOL = "printf %b '" + "".join(f"\\0{byte:03o}" for byte in OTHER_PROTOCOL) + "'"
+
+
 class NoNode:
     """Hears of no node, since none joins."""
 
@@ -153,7 +158,7 @@ FAILURES = {
     ),
     "other-version": Failure(
         "version 99 of the protocol, not 1; install the same version of pool there",
-        ("sh", "-c", "printf %b '" + "".join(f"\\0{byte:03o}" for byte in OTHER_PROTOCOL) + "'"),
+        ("sh", "-c", SAYS_OTHER_PROTOCOL),
     ),
     "program-fails": Failure(
         "the node program on node-a exited with code 3: out of luck", ("sh", "-c", "echo out of luck >&2; exit 3")
@@ -182,3 +187,28 @@ async def test_each_way_to_fail_says_what_happened_where_and_what_to_do(
     assert (event, facts["node"]) == ("node_refused", "a")
     assert re.search(failure.said, facts["reason"]), facts["reason"]
     assert facts["reason"].isprintable()
+
+
+@pytest.mark.process
+async def test_the_doctor_starts_each_node_up_to_where_it_would_take_workers(server: Sshd, tmp_path: Path) -> None:
+    require_own_disks()
+    server.know("host_key.pub")
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    program = [*own_disk(data_dir), sys.executable, "-m", "cli", "node", "--state-dir", str(tmp_path / "state")]
+    nodes = {
+        "good": settings_of(server, "good", program),
+        "none": settings_of(server, "none", ["no-such-pool"]),
+        "other": settings_of(server, "other", ["sh", "-c", SAYS_OTHER_PROTOCOL]),
+    }
+    with trio.fail_after(60):
+        found = await probe_nodes(nodes, data_dir / "made" / "there")
+        impossible = await probe_nodes({"good": nodes["good"]}, Path("/proc/nowhere"))
+    assert not found["good"].problem
+    assert found["good"].hello is not None
+    assert (found["good"].hello.version, found["good"].hello.slots) == (VERSION, 0)
+    assert not (data_dir / "made").exists(), "it is made on the node"
+    assert "cannot run no-such-pool" in found["none"].problem
+    assert found["none"].fix.startswith("set cluster.nodes.none.command to")
+    assert "version 99 of the protocol" in found["other"].problem
+    assert "the directory /proc/nowhere cannot be made" in impossible["good"].problem

@@ -1,6 +1,7 @@
 """What the doctor says about a machine, and what it sees of this one."""
 
 import os
+import re
 import socket
 import sys
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+from msgspec.structs import replace
 
+from commands.checks import Check, CheckVerdict
+from commands.cluster_checks import ClusterFacts, ListenFacts, NodeFacts, RayFacts
 from commands.doctor_checks import (
     AgentFacts,
     AgentProbe,
-    Check,
-    CheckVerdict,
     HttpFacts,
     MachineFacts,
     WorkspaceFacts,
@@ -27,6 +29,7 @@ from pool.settings import PoolSettings
 from profiles import AgentSettings
 from rpc.settings import RpcSettings
 from settings.schema import Settings
+from wire.version import VERSION
 
 FAKE_AGENT = Path(__file__).parents[2] / "stress" / "acp_agent"
 HEALTHY = MachineFacts(
@@ -39,6 +42,11 @@ HTTP = HttpFacts(
     url="http://127.0.0.1:8765", token="/data/http-token", is_local=True, is_token_made=True, token_problem=None,
     max_connections=512,
 )  # fmt: skip
+NODE = NodeFacts(
+    name="n", host="n.lan", version=VERSION, slots=8, cores=16, memory=64 * 1024**3, group="gpu", seconds=0.94,
+)  # fmt: skip
+DIAL = ListenFacts(address="0.0.0.0:7645", token_file="/t")
+RAY = RayFacts(address="10.0.0.1:6379", python="python3", version="2.60.0", auth_mode="token", token="RAY_AUTH_TOKEN")
 KEEPING = AgentFacts("keeping", "acp", "x", "/x", keeps_workers=True)
 PI = AgentFacts("pi", "pi", "pi", "/usr/bin/pi", needs_node=True)
 OK, WARNING, MISSING = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.MISSING
@@ -200,6 +208,55 @@ def test_agents_are_started_up_to_their_first_conversation_and_none_is_left(tmp_
     assert probes["gone"] is None
     pids = {int(line.split()[0]) for line in (tmp_path / "log").read_text().splitlines()}
     assert [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "facts", "words"),
+    [
+        ("node n", OK, NODE, "ssh n.lan: pool .*, 8 slots, 16 cores, 64 GiB, group gpu, ready in 0.9 s"),
+        ("node n", WARNING, replace(NODE, version="9.9"), "pool 9.9, .*; here it is pool .* the same version"),
+        ("node n", MISSING, replace(NODE, problem="cannot run pool", fix="set it"), "cannot run pool set it"),
+        ("node n", MISSING, replace(NODE, problem="out of luck"), "out of luck see what it says: ssh n.lan"),
+        (
+            "node n",
+            MISSING,
+            replace(NODE, problem="the directory /d cannot be made: no"),
+            "let its user make /data",
+        ),
+        ("nodes dial", OK, DIAL, "0.0.0.0:7645 .TLS., with the token in /t"),
+        (
+            "nodes dial",
+            MISSING,
+            replace(DIAL, port_problem="it is taken"),
+            "it is taken choose another port",
+        ),
+        ("nodes dial", MISSING, replace(DIAL, token_problem="is too short"), "is too short mend the token"),
+        ("nodes dial", MISSING, replace(DIAL, has_openssl=False), "no program openssl install openssl"),
+        ("ray", OK, RAY, "10.0.0.1:6379, by python3 with Ray 2.60.0"),
+        ("ray", MISSING, replace(RAY, version=None), "python3 has no Ray set cluster.ray.python to a Python"),
+        ("ray auth", OK, RAY, "RAY_AUTH_TOKEN"),
+        ("ray auth", WARNING, replace(RAY, auth_mode=""), "run code on every machine.* RAY_AUTH_MODE=token"),
+        ("ray auth", MISSING, replace(RAY, token=""), "there is none set RAY_AUTH_TOKEN"),
+    ],
+)
+def test_other_machines_are_looked_at_where_the_settings_speak_of_some(
+    name: str, verdict: CheckVerdict, facts: NodeFacts | ListenFacts | RayFacts, words: str
+) -> None:
+    cluster = ClusterFacts(
+        data_dir="/data",
+        nodes=(facts,) if isinstance(facts, NodeFacts) else (),
+        listen=facts if isinstance(facts, ListenFacts) else None,
+        ray=facts if isinstance(facts, RayFacts) else None,
+    )
+    check = checks(cluster=cluster)[name]
+    assert check.verdict is verdict
+    assert re.search(words, f"{check.found} {check.fix}"), check
+
+
+def test_only_the_workers_of_this_machine_have_to_fit_into_it() -> None:
+    there = {"max_workers": 500, "cluster": ClusterFacts(data_dir="/data")}
+    assert checks(**there, workers_here=4)["memory"].verdict is OK
+    assert checks(**there, workers_here=64)["memory"].fix == "set cluster.local_slots to 54 or less"
 
 
 def http(**changes: Any) -> HttpFacts:
