@@ -66,6 +66,7 @@ _SECTIONS: dict[str, dict[str, _CommandEntry]] = {
         "status": _CommandEntry("commands.status", "Show the pool: workers, waiters, profiles, latencies."),
         "top": _CommandEntry("commands.status", "Watch the pool live: workers, waiters, sessions, events."),
         "workers": _CommandEntry("commands.workers", "List the worker processes; show, stop, recycle one."),
+        "nodes": _CommandEntry("commands.nodes", "List the machines of the cluster; drain, resume one."),
         "dashboard": _CommandEntry("commands.dashboard", "Print the dashboard's link with its token; open it."),
         "waiting": _CommandEntry("commands.status", "List the requests that wait for a worker, and why."),
         "logs": _CommandEntry("commands.logs", "Show the logs of workers and of the supervisor; follow them."),

@@ -1,4 +1,4 @@
-"""Completion of names: sessions, workers, agents, roles, jobs, calls, commands in the background, settings.
+"""Completion of names: sessions, workers, nodes, agents, roles, jobs, calls, commands in the background, settings.
 
 All questions together have half a second; what is known by then is offered, and nothing is ever printed.
 """
@@ -66,6 +66,16 @@ def _workers(ctx: click.Context) -> Iterator[tuple[str, str]]:
         yield worker["id"], f"{worker['state']}, {worker['session'] or 'no session'}"
 
 
+def _nodes(ctx: click.Context) -> Iterator[tuple[str, str]]:
+    for node in _ask(ctx, "nodes.list"):
+        if node["name"]:
+            yield node["name"], f"{node['state']}, {node.get('used', 0)} of {node.get('slots', 0)} slots used"
+
+
+def _groups(ctx: click.Context) -> Iterator[tuple[str, str]]:
+    yield from ((name, "") for name in _settings(ctx).cluster.groups)
+
+
 def _jobs(ctx: click.Context) -> Iterator[tuple[str, str]]:
     for job in _ask(ctx, "cron.list")["jobs"]:
         yield job["id"], job["when"]
@@ -115,6 +125,8 @@ def _setting_keys(_ctx: click.Context) -> Iterator[tuple[str, str]]:
 
 complete_sessions = _completer(_sessions)
 complete_workers = _completer(_workers)
+complete_nodes = _completer(_nodes)
+complete_groups = _completer(_groups)
 complete_jobs = _completer(_jobs)
 complete_calls = _completer(_calls)
 complete_processes = _completer(_processes)

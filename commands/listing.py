@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from commands.completion import complete_agents
+from commands.completion import complete_agents, complete_groups
 from commands.options import inherited_option
 
 Record = dict[str, Any]
@@ -22,21 +22,29 @@ class ListingOptions(NamedTuple):
     """How a listing is wanted. Empty and None: everything, in the supervisor's order."""
 
     states: tuple[str, ...] = ()
-    agent: str | None = None
+    owner: str | None = None
     sort: str | None = None
     limit: int | None = None
     quiet: bool = False
 
 
-def listing_options(states: Sequence[str], sort_keys: Mapping[str, SortKey]) -> Callable[[Any], Any]:
-    """Add ``--state``, ``--agent``, ``--sort``, ``--limit`` and ``--quiet`` to a command and to its group."""
+_OF_AGENT = inherited_option(
+    "-a", "--agent", "owner", metavar="NAME", shell_complete=complete_agents, help="Of this agent definition."
+)
+OF_GROUP = inherited_option(
+    "-g", "--group", "owner", metavar="NAME", shell_complete=complete_groups, help="Of this group."
+)
+
+
+def listing_options(
+    states: Sequence[str], sort_keys: Mapping[str, SortKey], *, of: Callable[[Any], Any] = _OF_AGENT
+) -> Callable[[Any], Any]:
+    """Add ``--state``, ``--agent`` (or ``of``), ``--sort``, ``--limit`` and ``--quiet`` to a command and its group."""
     options = (
         inherited_option(
             "--state", "states", multiple=True, type=click.Choice(states), help="In this state (repeatable)."
         ),
-        inherited_option(
-            "-a", "--agent", metavar="NAME", shell_complete=complete_agents, help="Of this agent definition."
-        ),
+        of,
         inherited_option("--sort", type=click.Choice(list(sort_keys)), help="Largest, latest or first name first."),
         inherited_option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N only."),
         inherited_option("-q", "--quiet", is_flag=True, help="Names only, one a line."),
@@ -56,12 +64,16 @@ def choose_records(
     sort_keys: Mapping[str, SortKey],
     *,
     state_of: Callable[[Record], str],
+    owner: str = "agent",
 ) -> list[Record]:
-    """The records that are wanted, in the order that is wanted; those that are equal keep theirs."""
+    """The records that are wanted, in the order that is wanted; those that are equal keep theirs.
+
+    ``owner``: the field of a record that has to be ``wanted.owner``.
+    """
     found = [
         record
         for record in records
-        if (not wanted.states or state_of(record) in wanted.states) and wanted.agent in (None, record["agent"])
+        if (not wanted.states or state_of(record) in wanted.states) and wanted.owner in (None, record.get(owner, ""))
     ]
     return sort_records(found, None if wanted.sort is None else sort_keys[wanted.sort])[: wanted.limit]
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from commands.autonomy_view import autonomy_lines
 from commands.layout import UNBOUNDED, Column, TableRows, approval_lines, make_table, short_key
+from commands.nodes_view import group_lines, node_column
 from commands.report_text import report_columns, report_rows
 from commands.session_states import STATE_STYLES, listed_state, states_in_status
 from wire.terminal import clean, format_duration, format_size
@@ -34,6 +35,7 @@ def status_view(document: Record, width: int, place: str = "") -> Group:
     ``place``: the options by which shown commands find the supervisor.
     """
     parts: list[RenderableType] = [_headline(document), _supervisor_line(document)]
+    parts += group_lines(document["groups"])
     parts += [Text(), workers_table(document["workers"], width)]
     if document["waiting"]:
         parts += [Text(), waiting_table(document["waiting"][:_MOST_WAITERS], width)]
@@ -56,6 +58,7 @@ def workers_table(
         Column("WORKER", lambda w: clean(w["id"])),
         Column("PID", lambda w: clean(w["pid"]), right=True),
         Column("STATE", _worker_state),
+        *node_column(workers),
         Column("SESSION", lambda w: short_key(w["session"]), stretches=True),
         Column("AGENT/ROLE", _agent_and_role, stretches=True, optional=3),
         Column("TURN", lambda w: format_duration(w["turn_age"]), right=True),
@@ -121,7 +124,13 @@ def explanation_table(explanation: Record, width: int) -> Group:
     ]
     workers = make_table(columns, explanation["workers"], width, empty="no workers")
     about = _program_lines(explanation.get("seen") or {}, explanation.get("report") or {})
-    return Group(wanted, *about, *_wait_lines(explanation.get("wait") or {}), Text(), workers)
+    waits = _wait_lines(explanation.get("wait") or {})
+    return Group(wanted, *about, *_group_lines(explanation.get("group", "")), *waits, Text(), workers)
+
+
+def _group_lines(group: str) -> list[Text]:
+    """The slots that workers of the agent share."""
+    return [Text(clean(f"slots:  {group}"), overflow="fold")] if group else []
 
 
 def _wait_lines(wait: Record) -> list[Text]:

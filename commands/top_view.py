@@ -12,6 +12,7 @@ from rich.text import Text
 from commands.event_lines import EventFormatter, shorten
 from commands.event_text import describe_event, event_data, event_text
 from commands.layout import Column, TableRows, approval_lines, make_table, short_key
+from commands.nodes_view import nodes_summary
 from commands.session_states import STATE_STYLES, states_in_status
 from commands.tables import waiting_table, workers_table
 from commands.top_controls import Pane, TopControls
@@ -243,7 +244,7 @@ def _head(frame: _DrawContext, width: int) -> list[Text]:
     first = Text.assemble(
         ("pool ", "bold"), (pool["mode"], mode_style), (f"  {pool['total']}/{pool['max']} workers  ", "bold")
     )
-    first.append("  ".join([*parts, runs, up]))
+    first.append("  ".join([*parts, runs, *nodes_summary(status["groups"]), up]))
     lines = [first, *_stats_lines(frame, width), Text()]
     for line in lines:
         line.truncate(width, overflow="ellipsis")

@@ -52,6 +52,7 @@ class _MetricsCollector(Collector):
         status = self._document.status
         for figure in (*_POOL_METRICS, *_GATEWAY_METRICS):
             yield _family(figure.kind, figure.name, figure.text, figure.read(status), figure.label)
+        yield from _node_families(status)
         yield from _profile_families(self._document)
         yield from _latency_families(self._document.latencies)
         yield from _run_families(self._document)
@@ -110,6 +111,17 @@ _GATEWAY_METRICS = (
     _Metric("gauge", "pool_uptime_seconds", "Since the supervisor's start.",
             lambda now: float(now.supervisor["uptime"])),
 )  # fmt: skip
+
+
+def _node_families(status: StatusDocument) -> Iterator[Metric]:
+    """Machines of the cluster by group: nodes come and go, groups are those of the settings."""
+    groups = status.groups
+    states: Samples = {(each.group, state): float(count) for each in groups for state, count in each.nodes.items()}
+    yield _gauge("pool_nodes", "Machines of the cluster, this one among them, by state.", states, "group", "state")
+    slots: Samples = {(each.group,): float(each.slots) for each in groups}
+    yield _gauge("pool_node_slots", "Workers that the machines of a group may run.", slots, "group")
+    used: Samples = {(each.group,): float(each.used) for each in groups}
+    yield _gauge("pool_node_slots_used", "Slots that workers have.", used, "group")
 
 
 def _profile_families(document: MetricsDocument) -> Iterator[Metric]:

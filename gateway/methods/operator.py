@@ -29,6 +29,7 @@ from gateway.turns.approvals import PendingPermission
 from gateway.turns.holds import HoldStats
 from heartbeat.system_events import SystemEventStats
 from pool import PoolStatistics, stimuli
+from pool.group_figures import GroupFigures, figures_of_groups
 from pool.nodes import NodeStatus
 from pool.snapshot import SessionSnapshot
 from pool.statistics import ProfileLatencies
@@ -57,8 +58,9 @@ class GatewayStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusDocument(PoolStatistics, frozen=True, kw_only=True):
-    """``supervisor``: pid, uptime in seconds, version, paths."""
+    """``supervisor``: pid, uptime in seconds, version, paths. ``groups``: of the cluster; none where there is none."""
 
+    groups: tuple[GroupFigures, ...] = ()
     gateway: GatewayStats
     supervisor: dict[str, Any]
 
@@ -179,7 +181,16 @@ class OperatorMethods:
         )
         facts = msgspec.structs.asdict(statistics)
         sessions = tuple(map(self._with_queued, statistics.sessions))
-        return StatusDocument(**{**facts, "sessions": sessions}, gateway=figures, supervisor=self._supervisor.facts())
+        return StatusDocument(
+            **{**facts, "sessions": sessions},
+            groups=self._groups(),
+            gateway=figures,
+            supervisor=self._supervisor.facts(),
+        )
+
+    def _groups(self) -> tuple[GroupFigures, ...]:
+        cluster = self._supervisor.cluster()
+        return () if cluster is None else figures_of_groups(cluster.nodes())
 
     async def metrics(self, params: EmptyRequest, caller: Caller) -> MetricsDocument:
         """The status with the histograms and sums since the start."""
@@ -233,11 +244,13 @@ class OperatorMethods:
             profile = await self._gateway.profile_cache.get(params.agent or usual, params.role or "default")
         report = None if session is None else self._pool.report_of(session)
         found = self._pool.explain(session, profile)
+        group = next((each for each in self._groups() if each.group == profile.group), None)
         return {
             "session": session,
             "profile": {"signature": profile.short, "agent": profile.agent, "role": profile.role, "cwd": profile.cwd},
             "seen": self._pool.agent_records.find(profile.agent),
             **({} if report is None else {"report": report}),
+            **({} if group is None else {"group": str(group)}),
             "workers": found.workers,
             "wait": found.wait or self._own_wait(session),
         }

@@ -17,7 +17,7 @@ DOCUMENT: dict[str, Any] = json.loads("""
 "mode": "paused", "limits": {}}, "counters": {"spawned": 9, "exits": {"evicted": 2, "crashed": 1}, "evicted": 2,
 "parked": 3, "resumed": 4, "grants": {"bound": 120, "hard": 0}, "releases": 118, "lost": 1, "active": 1,
 "enqueued": 20, "served": 17, "expired": 1, "refused": 0, "cancelled": 2, "stalled": 1}, "workers": [],
-"waiting": [], "sessions": [{"key": "ada", "state": "active", "worker": "w1", "holds": 1, "busy": false,
+"waiting": [], "groups": [], "sessions": [{"key": "ada", "state": "active", "worker": "w1", "holds": 1, "busy": false,
 "waiting": 0, "transcript": "/t", "failed": null}, {"key": "bob", "state": "parked", "worker": null, "holds": 0,
 "busy": false, "waiting": 0, "transcript": null, "failed": "x"}], "profiles": [{"profile": "a1b2c3d4",
 "agent": "main", "role": "default", "live": 3, "starting": 0, "warm": 1, "min": 1, "waiting": 1, "breaker": "open",
@@ -62,6 +62,19 @@ DOCUMENT["workers"] = [
     worker("w2", suspended=True, stray_lines=3),
 ]
 DOCUMENT["waiting"] = [waiter()]
+GROUPS: list[dict[str, Any]] = json.loads("""
+[{"group": "", "nodes": {"up": 1, "refused": 1}, "slots": 4, "used": 1},
+{"group": "gpu", "nodes": {"up": 1, "draining": 1, "lost": 1}, "slots": 9, "used": 3}]
+""")
+NODES: list[dict[str, Any]] = json.loads("""
+[{"name": "", "engine": "local", "state": "up", "slots": 4, "used": 1},
+{"name": "gpu-1", "group": "gpu", "engine": "ssh", "state": "up", "slots": 8, "used": 2, "load": 3.25,
+"memory": 68719476736, "memory_free": 51539607552, "rtt": 0.0007},
+{"name": "gpu-2", "group": "gpu", "engine": "ssh", "state": "draining", "until": 40.0, "slots": 8, "used": 1,
+"load": 0.5, "memory": 68719476736, "memory_free": 60129542144, "rtt": 0.0012},
+{"name": "gpu-3", "group": "gpu", "engine": "join", "state": "lost", "until": 7.3, "note": "silent for 10 s"},
+{"name": "old", "engine": "ssh", "state": "refused", "note": "ssh old: Permission denied"}]
+""")
 SESSION_VIEWS: list[dict[str, Any]] = json.loads("""
 [{"key": "ada", "agent": "main", "role": "default", "state": "PAUSED", "worker": "w1", "turn": "t1", "waiting": 2,
 "transcript": "/data/2026.jsonl", "cwd": "/w", "model": null, "thinking": null, "queue_mode": null, "label": null,

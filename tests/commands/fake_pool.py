@@ -20,7 +20,7 @@ from profiles import ProfilesSettings
 from router.route import route
 from router.settings import RouterSettings
 from router.source import MessageSource
-from tests.commands.documents import DOCUMENT, SESSION_VIEWS
+from tests.commands.documents import DOCUMENT, NODES, SESSION_VIEWS
 
 EXPLANATION = {
     "session": "ada",
@@ -54,6 +54,8 @@ _PARAMS: dict[str, type] = {
     "drain": requests.DrainRequest,
     "workers.stop": requests.WorkerRequest,
     "workers.recycle": requests.WorkerRequest,
+    "nodes.drain": requests.NodeDrainRequest,
+    "nodes.resume": requests.NodeRequest,
     "events.inject": requests.InjectRequest,
     "events.peek": requests.SessionRequest,
     "sessions.get": requests.SessionRequest,
@@ -122,6 +124,7 @@ class FakePool:
             "sessions.reset": {"ended": ["calm-fox"] if asked.get("force") else []},
             "sessions.delete": {"ended": []},
             "workers.list": DOCUMENT["workers"],
+            "nodes.list": NODES,
             "waiting.list": DOCUMENT["waiting"],
             "explain": EXPLANATION,
             "drain": {"drained": asked.get("timeout") != 0.5},

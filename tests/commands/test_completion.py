@@ -10,12 +10,21 @@ from click.shell_completion import CompletionItem, FishComplete
 import cli
 from commands.completion import ColonBashComplete, WholeFishComplete
 from errors import RequestTimeout
-from tests.commands.documents import DOCUMENT, JOBS, SESSION_VIEWS, worker
+from tests.commands.documents import DOCUMENT, JOBS, NODES, SESSION_VIEWS, worker
 from tests.commands.fake_pool import Bench
 from tests.commands.terminal import on_a_terminal
 
 KEY = "agent:main:sms:dm:7"
-SETTINGS = '[agents.ops]\ndialect = "native"\n[roles.reviewer]\n'
+SETTINGS = """
+[agents.ops]
+dialect = "native"
+[roles.reviewer]
+[cluster]
+listen = "127.0.0.1:0"
+token_file = "token"
+[cluster.groups.gpu]
+labels = { gpu = "h100" }
+"""
 
 
 def offered(words: str) -> dict[str, str | None]:
@@ -35,6 +44,7 @@ def known(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Benc
         "cron.list": JOBS,
         "approvals.list": DOCUMENT["gateway"]["permissions"],
         "workers.list": [worker("w1", session="ada", background=1)],
+        "nodes.list": NODES,
         "process": {"sessions": [{"session_id": "calm-fox", "command": "make \\\n all"}]},
         "sessions.list": [*SESSION_VIEWS, {**SESSION_VIEWS[1], "key": KEY}],
     }
@@ -48,6 +58,8 @@ def known(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Benc
         ("pool prompt -s b", {"bob": "idle, agent main"}),
         ("pool rm a", {"ada": "approval, agent main", KEY: "idle, agent main"}),
         ("pool workers stop ", {"w1": "idle, ada"}),
+        ("pool nodes drain gpu-1", {"gpu-1": "up, 2 of 8 slots used"}),
+        ("pool nodes --group g", {"gpu": None}),
         ("pool prompt -a ", {"main": "the bundled agent", "ops": None}),
         ("pool sessions --agent o", {"ops": None}),
         ("pool prompt -r r", {"reviewer": None}),

@@ -14,7 +14,7 @@ import cli
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "chat", "prompt", "wait", "steer", "abort", "approve"]
 COMMANDS += ["deny", "delegate", "attach", "acp", "sessions", "status", "workers", "waiting", "events", "explain"]
 COMMANDS += ["route", "approvals", "top", "heartbeats", "cron", "agents", "config", "doctor", "demo", "stress"]
-COMMANDS += ["restart", "scale", "logs", "service", "dashboard", "processes", "node"]
+COMMANDS += ["restart", "scale", "logs", "service", "dashboard", "processes", "node", "nodes"]
 HEADINGS = ["Supervisor:", "Sessions:", "Automation:", "Observation:", "This machine:", "Exit codes:", "Completion:"]
 
 # --- help -----------------------------------------------------------------------------------------------------------

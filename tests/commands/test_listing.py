@@ -1,12 +1,16 @@
 """Listings: filters, order, limit, and names alone."""
 
+from typing import get_args, get_type_hints
+
 import pytest
 
 from commands.listing import SortKey, sort_records
+from commands.nodes import NODE_STATES
 from commands.workers import WORKER_STATES
 from errors import NoWorker, PoolError, UsageError, WorkerExited
+from pool.nodes import NodeStatus
 from pool.transitions import WorkerState
-from tests.commands.documents import AGENTS, DOCUMENT, JOB, SESSION_VIEWS, worker
+from tests.commands.documents import AGENTS, DOCUMENT, JOB, NODES, SESSION_VIEWS, worker
 from tests.commands.fake_pool import Bench
 
 WORKERS = [
@@ -32,6 +36,9 @@ WORKERS = [
         ("sessions list --state idle -q", ["bob"]),
         ("sessions --state working -q", []),
         ("ls -q --sort key --limit 1", ["ada"]),
+        ("nodes -q", ["gpu-1", "gpu-2", "gpu-3", "old"]),
+        ("nodes list -q --group gpu --state up --state lost", ["gpu-1", "gpu-3"]),
+        ("nodes -q --sort free --limit 2", ["gpu-2", "gpu-1"]),
         ("processes -q -s ada", ["calm-fox"]),
         ("processes -s ada list -q", ["calm-fox"]),
     ],
@@ -41,6 +48,7 @@ def test_a_listing_shows_what_is_asked_for_in_the_order_that_is_asked_for(
 ) -> None:
     bench.pool.fixed = {
         "workers.list": WORKERS,
+        "nodes.list": NODES,
         "process": {"sessions": [{"session_id": "calm-fox", "status": "failed"}]},
     }
     result = bench.run(*words.split())
@@ -69,7 +77,8 @@ def test_equal_records_keep_their_order_and_those_without_a_value_come_last() ->
     assert sort_records(records, None) == records
 
 
-def test_the_states_to_filter_workers_by_are_those_that_workers_have() -> None:
+def test_the_states_to_filter_by_are_those_that_workers_and_nodes_have() -> None:
+    assert set(NODE_STATES) == set(get_args(get_type_hints(NodeStatus)["state"]))
     assert set(WORKER_STATES) == set(WorkerState) - {WorkerState.DEAD}
 
 
@@ -81,6 +90,9 @@ def test_the_states_to_filter_workers_by_are_those_that_workers_have() -> None:
         ("rm a --yes", ("sessions.delete", {"session": "a"})),
         ("ps", ("workers.list", {})),
         ("worker recycle w1", ("workers.recycle", {"worker": "w1"})),
+        ("nodes ls", ("nodes.list", {})),
+        ("nodes drain gpu-1 --timeout 30s", ("nodes.drain", {"node": "gpu-1", "timeout": 30.0})),
+        ("nodes resume gpu-1", ("nodes.resume", {"node": "gpu-1"})),
         ("heartbeat status", ("heartbeat.status", {})),
         ("sessions get ada", ("sessions.get", {"session": "ada"})),
         ("cron get a", ("cron.get", {"id": "a"})),

@@ -16,7 +16,7 @@ from commands.top_session import SessionLines
 from commands.top_view import LEAST_COLUMNS, LEAST_LINES, TopModel, draw
 from doors.control.client import ControlClient
 from errors import PoolError
-from tests.commands.documents import DOCUMENT, session, waiter, worker
+from tests.commands.documents import DOCUMENT, GROUPS, session, waiter, worker
 from tests.commands.fake_pool import Bench, envelope
 from wire.events import EventChannel
 from wire.messages import EventEnvelope
@@ -231,3 +231,11 @@ def test_events_that_cannot_be_read_end_with_a_word_on_the_screen(bench: Bench) 
         follow_events(client, View(picture, threading.Lock()), since=0)
         assert ended.wait(60)
     assert str(picture.events_error).startswith("a defect ended the events: ")
+
+
+def test_other_machines_are_summed_in_the_head_and_named_at_each_worker() -> None:
+    picture = TopModel()
+    picture.update_status(a_status(groups=GROUPS, workers=2) | {"workers": [worker("w1", node="gpu-1")]})
+    shown = lines_of(picture, 140, 30)
+    assert "nodes 2 up, 1 draining, 1 lost, 1 refused" in shown[0]
+    assert any("gpu-1" in line for line in shown)

@@ -11,9 +11,10 @@ from trio.testing import wait_all_tasks_blocked
 from errors import PoolError, UsageError
 from gateway.autonomy import AutonomySettings
 from heartbeat.settings import HeartbeatSettings
+from pool.group_figures import figures_of_groups
 from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.callers import RecordingCaller
-from tests.gateway.world import World
+from tests.gateway.world import MACHINES, Machines, World
 
 _EMPTY = (
     *("ping", "status", "subscribe", "approvals.list", "sessions.list", "agents.list", "workers.list", "waiting.list"),
@@ -224,6 +225,29 @@ async def test_the_status_shows_everything_at_one_moment(world: World) -> None:
     assert (session["key"], session["waiting"]) == ("alice", 1)
     [lane] = status["gateway"]["lanes"]["sessions"]
     assert (lane["session"], lane["state"], lane["waiting"]) == ("alice", "running", 1)
+
+
+async def test_the_nodes_of_a_cluster_are_listed_summed_by_group_and_explained(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await world.call("nodes.list") == []
+    assert (await world.call("status"))["groups"] == []
+    assert "group" not in await world.call("explain", agent="main")
+    assert "see [cluster]" in await _raises(world, "nodes.drain", {"node": "gpu-1"})
+    machines = Machines(*MACHINES)
+    monkeypatch.setattr("tests.gateway.world.Supervisor.machines", machines)
+    assert [node["name"] for node in await world.call("nodes.list")] == ["", "gpu-1", "gpu-2", "gpu-3"]
+    assert (await world.call("status"))["groups"] == [
+        {"group": "", "nodes": {"up": 1}, "slots": 4, "used": 1},
+        {"group": "gpu", "nodes": {"up": 1, "draining": 1, "lost": 1}, "slots": 3, "used": 3},
+    ]
+    here = (await world.call("explain", agent="main"))["group"]
+    assert here == "this machine and nodes of no group: 1 of 4 slots used"
+    assert str(figures_of_groups(MACHINES)[1]) == "group gpu: 3 of 3 slots used, 1 node draining, 1 node lost"
+    await world.call("nodes.drain", node="gpu-1", timeout=2.5)
+    assert machines.drained == {"gpu-1": 2.5}
+    await world.call("nodes.resume", node="gpu-1")
+    assert machines.drained == {}
 
 
 async def test_workers_can_be_listed_stopped_and_replaced(world: World) -> None:

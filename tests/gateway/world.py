@@ -21,6 +21,7 @@ from gateway.runs.trace import Tracer
 from gateway.sessions.agent_profiles import AgentParts
 from gateway.settings import GatewayPrompts, GatewaySettings
 from pool import Pool
+from pool.nodes import NodeStatus
 from pool.settings import PoolSettings
 from pool.worker_logs import LogChanges
 from profiles import AgentSettings, ProfilesSettings, RoleSettings
@@ -148,8 +149,35 @@ class WholeStore(MemoryStore):
         )
 
 
+class Machines:
+    """Implements ``ClusterPort``: nodes that are said to be there."""
+
+    def __init__(self, *known: NodeStatus) -> None:
+        self.known = [*known]
+        self.drained: dict[str, float | None] = {}
+
+    def nodes(self) -> list[NodeStatus]:
+        return self.known
+
+    def drain(self, name: str, seconds: float | None) -> None:
+        self.drained[name] = seconds
+
+    def resume(self, name: str) -> None:
+        del self.drained[name]
+
+
+MACHINES = (
+    NodeStatus(name="", engine="local", state="up", slots=4, used=1),
+    NodeStatus(name="gpu-1", group="gpu", engine="ssh", state="up", slots=2, used=2),
+    NodeStatus(name="gpu-2", group="gpu", engine="ssh", state="draining", slots=8, used=1),
+    NodeStatus(name="gpu-3", group="gpu", engine="ssh", state="lost", until=7.5),
+)
+
+
 class Supervisor:
-    """Implements ``SupervisorPort``."""
+    """Implements ``SupervisorPort``. ``machines``: the cluster; None = there is none."""
+
+    machines: Machines | None = None
 
     def __init__(self) -> None:
         self.changes = LogChanges()
@@ -169,8 +197,8 @@ class Supervisor:
     def log_changes(self) -> LogChanges:
         return self.changes
 
-    def cluster(self) -> None:
-        """There are no other machines."""
+    def cluster(self) -> Machines | None:
+        return self.machines
 
     def log_directory(self) -> Path:
         return self.logs

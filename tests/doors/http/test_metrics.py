@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.doors.http.conftest import Door, Open
-from tests.gateway.world import World
+from tests.gateway.world import MACHINES, Machines, World
 from tests.house import ROOT
 
 _MONITORING = ROOT / "docs" / "monitoring"
@@ -59,6 +59,28 @@ async def test_the_metrics_are_those_of_the_status(measured: Door, world: World)
     assert found["pool_tokens_total", ("agent", "main"), model, ("type", "input")] == 12
     assert found["pool_cost_dollars_total", ("agent", "main"), model] == 0.5
     assert found["pool_event_seq",] == world.gateway.bus.head
+
+
+async def test_the_nodes_of_a_cluster_are_counted_by_group_and_no_name_of_one_is_a_label(
+    measured: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.gateway.world.Supervisor.machines", Machines(*MACHINES))
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in await families_of(measured)
+        for sample in family.samples
+        if "group" in sample.labels
+    }
+    assert found == {
+        ("pool_nodes", "", "up"): 1,
+        ("pool_nodes", "gpu", "up"): 1,
+        ("pool_nodes", "gpu", "draining"): 1,
+        ("pool_nodes", "gpu", "lost"): 1,
+        ("pool_node_slots", ""): 4,
+        ("pool_node_slots", "gpu"): 3,
+        ("pool_node_slots_used", ""): 1,
+        ("pool_node_slots_used", "gpu"): 3,
+    }
 
 
 async def test_sessions_are_no_labels(measured: Door) -> None:
