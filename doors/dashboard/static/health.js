@@ -15,7 +15,7 @@ const bad = (name, found, fix) => ({ name, verdict: "problem", found, fix });
  * not work), `warning` or `ok`. `agents`: the answer of `agents.list`; `heartbeats` and `jobs` may be null.
  */
 export function judge(status, agents, heartbeats = null) {
-  const checks = [mode(status), store(status), waiting(status), workers(status), sessions(status)];
+  const checks = [mode(status), store(status), waiting(status), workers(status), sessions(status), ...nodes(status)];
   checks.push(...agents.map((agent) => judgeAgent(agent, status.profiles)), ...autonomy(status, heartbeats ?? []), survivors(status));
   const rank = { problem: 0, warning: 1, ok: 2 };
   return checks.sort((a, b) => rank[a.verdict] - rank[b.verdict]);
@@ -51,6 +51,15 @@ function workers({ workers: all }) {
   const silent = all.filter(({ suspended, last_ping: ping }) => suspended || (ping !== null && ping > LONG_SILENCE));
   if (silent.length === 0) return ok("workers", all.length === 0 ? "none is alive" : "all answer");
   return warn("workers", `suspended, or without an answer: ${named(silent.map(({ id }) => id))}`, "continue the process, or recycle the worker");
+}
+
+/** Machines that are not there, where there are others than this one. */
+function nodes({ groups = [] }) {
+  if (groups.length === 0) return [];
+  const number = (state) => groups.reduce((sum, { nodes: known }) => sum + (known[state] ?? 0), 0);
+  const gone = ["lost", "refused"].filter((state) => number(state) > 0).map((state) => `${number(state)} ${state}`);
+  if (gone.length === 0) return [ok("nodes", `${plural(number("up"), "machine")} up${number("draining") > 0 ? `, ${number("draining")} draining` : ""}`)];
+  return [warn("nodes", gone.join(", "), "the list of nodes says why; pool doctor tries those over ssh")];
 }
 
 function sessions({ sessions: all }) {

@@ -16,6 +16,7 @@ import { JobsView } from "./jobs.js";
 import { prepareKeys, showHelp } from "./keys.js";
 import { Model } from "./model.js";
 import { askForPrompt } from "./new_prompt.js";
+import { NodesView } from "./nodes.js";
 import { ProfilesView } from "./profiles.js";
 import { SessionsView } from "./sessions.js";
 import { EventStream } from "./stream.js";
@@ -64,6 +65,7 @@ class Dashboard {
       heartbeats: new HeartbeatsView(model, app),
       jobs: new JobsView(model, app),
       health: new HealthView(model, app),
+      nodes: new NodesView(model, app),
       profiles: new ProfilesView(model),
     };
     const pace = { figures: 500, workers: 250, sessions: 250, events: 200, background: 250, conversation: 40 };
@@ -148,6 +150,7 @@ class Dashboard {
     this.#frames.mark("figures", "workers", "approvals", "sessions", "conversation", "profiles", "health");
     if (heldBack) await this.#syncSessions();
     this.#views.background.refresh();
+    this.#views.nodes.refresh();
   }
 
   #syncAutonomy() {
@@ -166,6 +169,7 @@ class Dashboard {
     const changed = this.#model.takeEvents(events);
     this.#views.conversation.takeEvents(events);
     if (changed.has("workers")) this.#syncStatusSoon();
+    if (changed.has("nodes")) this.#views.nodes.refresh({ now: true });
     if (changed.has("jobs")) this.#views.jobs.refresh();
     if (changed.has("background")) this.#views.background.refresh({ now: true });
     this.#frames.mark(...changed, "figures", "conversation");

@@ -193,6 +193,7 @@ export class Model {
     if (type === "run:accepted" || type === "run:start" || type === "done") this.#takeRun(event);
     if (type.startsWith("permission_")) this.#takePermission(event, data, changed);
     if (type.startsWith("worker_")) changed.add("workers");
+    if (type.startsWith("node_")) changed.add("workers").add("nodes");
     if (type === "background") changed.add("background");
     if (type === "cron") changed.add("jobs");
     if (session === "") return;

@@ -49,7 +49,7 @@ export class WorkersView {
     const gauges = h("span", { class: "tile-figures" }, part("rss"), part("cpu"));
     const open = () => this.#details(worker.id);
     const button = h("button", { type: "button", class: "tile", data: { item: "" }, tabindex: "-1", on: { click: open } });
-    button.append(top, part("who"), h("span", { class: "tile-foot" }, part("age"), gauges));
+    button.append(top, h("span", { class: "tile-session" }, part("who"), part("node")), h("span", { class: "tile-foot" }, part("age"), gauges));
     return h("li", {}, button);
   }
 
@@ -103,6 +103,7 @@ function updateTile(element, worker, load) {
   const state = stateOf(worker);
   setAttribute(element.firstElementChild, "data-state", state);
   setText(part("id"), worker.id);
+  setText(part("node"), worker.node ?? "");
   setText(part("state"), [state, isRefed(worker) && "refed", worker.retiring && "retiring"].filter(Boolean).join(", "));
   setText(part("who"), worker.session ?? `${worker.agent}/${worker.role}`);
   setAttribute(part("who"), "data-free", worker.session === null ? "" : null);
@@ -110,6 +111,7 @@ function updateTile(element, worker, load) {
   setText(part("rss"), size(worker.rss));
   setText(part("cpu"), percent(load));
   const words = [`Worker ${worker.id}`, state, worker.session && `session ${worker.session}`];
+  if (worker.node) words.push(`on node ${worker.node}`);
   if (isRefed(worker)) words.push("refed");
   if (worker.turn_age !== null) words.push("in a turn");
   if (worker.background > 0) words.push(`${plural(worker.background, "command")} in the background`);
@@ -136,6 +138,7 @@ function describe(worker, load) {
     ["Session", worker.session ?? "–"],
     ["Agent, role", `${worker.agent}, ${worker.role}`],
     ["Turn", worker.turn_age === null ? `none now, ${worker.turns} so far` : `for ${span(worker.turn_age)}, ${worker.turns} before it`],
+    ...(worker.node ? [["Node", worker.node]] : []),
     ["Process", `pid ${worker.pid ?? "–"}, ${span(worker.age)} old`],
     ["Memory, processor", `${size(worker.rss)}, ${percent(load)} of one, ${span(worker.cpu)} in all`],
     ["In the background", plural(worker.background, "command")],
