@@ -69,7 +69,7 @@ def _workers(ctx: click.Context) -> Iterator[tuple[str, str]]:
 def _nodes(ctx: click.Context) -> Iterator[tuple[str, str]]:
     for node in _ask(ctx, "nodes.list"):
         if node["name"]:
-            yield node["name"], f"{node['state']}, {node.get('used', 0)} of {node.get('slots', 0)} slots used"
+            yield node["name"], f"{node['state']}, {node['used']} of {node['slots']} slots used"
 
 
 def _groups(ctx: click.Context) -> Iterator[tuple[str, str]]:

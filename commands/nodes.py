@@ -13,12 +13,12 @@ from doors.control.client import ControlClient
 NODE_STATES = ("up", "draining", "lost", "refused")
 NODE_SORT_KEYS = {
     "name": SortKey(lambda node: node["name"]),
-    "group": SortKey(lambda node: node.get("group", "")),
+    "group": SortKey(lambda node: node["group"]),
     "state": SortKey(lambda node: node["state"]),
-    "free": SortKey(lambda node: node.get("slots", 0) - node.get("used", 0), is_descending=True),
-    "slots": SortKey(lambda node: node.get("slots", 0), is_descending=True),
-    "load": SortKey(lambda node: node.get("load"), is_descending=True),
-    "rtt": SortKey(lambda node: node.get("rtt"), is_descending=True),
+    "free": SortKey(lambda node: node["slots"] - node["used"], is_descending=True),
+    "slots": SortKey(lambda node: node["slots"], is_descending=True),
+    "load": SortKey(lambda node: node["load"], is_descending=True),
+    "rtt": SortKey(lambda node: node["rtt"], is_descending=True),
 }
 _with_listing_options = listing_options(NODE_STATES, NODE_SORT_KEYS, of=OF_GROUP)
 _node_name = click.argument("name", metavar="NAME", shell_complete=complete_nodes)

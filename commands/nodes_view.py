@@ -17,14 +17,14 @@ def nodes_table(nodes: Sequence[Record], width: int) -> TableRows | Text:
     """One line a node, this machine among them."""
     columns = [
         Column("NODE", lambda n: clean(n["name"] or "(here)")),
-        Column("GROUP", lambda n: clean(n.get("group") or None), optional=1),
-        Column("ENGINE", lambda n: clean(n.get("engine") or None), optional=3),
+        Column("GROUP", lambda n: clean(n["group"] or None), optional=1),
+        Column("ENGINE", lambda n: clean(n["engine"] or None), optional=3),
         Column("STATE", _node_state),
         Column("SLOTS", _slots, right=True),
-        Column("LOAD", lambda n: "-" if n.get("load") is None else f"{n['load']:.1f}", right=True, optional=4),
+        Column("LOAD", lambda n: "-" if n["load"] is None else f"{n['load']:.1f}", right=True, optional=4),
         Column("MEM", _memory, right=True, optional=2),
-        Column("RTT", lambda n: format_duration(n.get("rtt")), right=True, optional=5),
-        Column("NOTE", lambda n: clean(n.get("note") or None), stretches=True),
+        Column("RTT", lambda n: format_duration(n["rtt"]), right=True, optional=5),
+        Column("NOTE", lambda n: clean(n["note"] or None), stretches=True),
     ]
     return make_table(columns, nodes, width, empty="no other machines; [cluster] in the settings names some")
 
@@ -53,19 +53,19 @@ def nodes_summary(groups: Sequence[Record]) -> list[str]:
 
 
 def _node_state(node: Record) -> Text:
-    state, until = node["state"], node.get("until")
+    state, until = node["state"], node["until"]
     left = "" if until is None else f", {'fenced in ' if state == 'lost' else ''}{format_duration(until)}"
     return Text(clean(f"{state}{left}{' left' if left and state != 'lost' else ''}"), _STATE_STYLES.get(state, ""))
 
 
 def _slots(node: Record) -> str:
     """Used and all; one that was lost or refused has none."""
-    return f"{node.get('used', 0)}/{node['slots']}" if node.get("slots") else "-"
+    return f"{node['used']}/{node['slots']}" if node["slots"] else "-"
 
 
 def _memory(node: Record) -> str:
     """What is used of how much."""
-    size, free = node.get("memory"), node.get("memory_free")
+    size, free = node["memory"], node["memory_free"]
     if size is None:
         return "-"
     return format_size(size) if free is None else f"{format_size(max(0, size - free))} of {format_size(size)}"

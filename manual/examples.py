@@ -1,7 +1,9 @@
 """Answers of a real supervisor to each method, taken while the pages are made, and what its ``/metrics`` says."""
 
 import json
+import secrets
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +24,9 @@ max = 3
 [cluster]
 listen = "127.0.0.1:0"
 local_slots = 3
+token_file = "node-token"
+[cluster.groups.gpu]
+labels = {{ gpu = "yes" }}
 
 [http]
 bind = "127.0.0.1:0"
@@ -66,6 +71,8 @@ _BEFORE_APPROVAL: tuple[tuple[str, dict[str, Any]], ...] = (
     ("cron.delete", {"id": "standup"}),
     ("workers.list", {}),
     ("nodes.list", {}),
+    ("nodes.drain", {"node": "gpu-1", "timeout": 60}),
+    ("nodes.resume", {"node": "gpu-1"}),
     ("waiting.list", {}),
     ("explain", {"session": "alice"}),
     ("acquire", {"session": "alice"}),
@@ -104,8 +111,11 @@ def collect_answers() -> Answers:
     """Start a supervisor, call the methods, end it. Raises PoolError where a call fails."""
     with tempfile.TemporaryDirectory(prefix="pool-") as folder:
         place = Path(folder)
+        token = place / "node-token"
+        token.touch(0o600)
+        token.write_text(secrets.token_hex(16))
         settings = _SETTINGS.format(python=json.dumps(sys.executable), asking=json.dumps(str(_ASKING)))
-        with SupervisorProcess(place, settings) as supervisor:
+        with SupervisorProcess(place, settings) as supervisor, _node(supervisor, place):
             examples: dict[str, Example] = {}
             with supervisor.connect() as client:
                 metrics = _record(supervisor, _Recorder(client, place, examples))
@@ -143,6 +153,23 @@ def _record(supervisor: SupervisorProcess, recorder: "_Recorder") -> str:
     if not supervisor.wait_for_event("ready", 2, timeout=_LIMIT):
         raise PoolError(f"the supervisor did not restart: {supervisor.log_tail()}")
     return metrics
+
+
+@contextmanager
+def _node(supervisor: SupervisorProcess, place: Path) -> Iterator[None]:
+    """A node program beside the supervisor, from its joining on. Raises PoolError."""
+    ready = next(line for line in supervisor.log if '"event":"cluster_ready"' in line)
+    options = ["--dial", json.loads(ready)["address"], "--token-file", str(place / "node-token"), "--name", "gpu-1"]
+    options += ["--label", "gpu=yes", "--slots", "8", "--state-dir", str(place / "node")]
+    command = [sys.executable, "-m", "cli", "node", *options]
+    program = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        if not supervisor.wait_for_event("node_joined", timeout=_LIMIT):
+            raise PoolError(f"the node did not join: {supervisor.log_tail()}")
+        yield
+    finally:
+        program.terminate()
+        program.wait()
 
 
 class _Recorder:

@@ -66,15 +66,22 @@ GROUPS: list[dict[str, Any]] = json.loads("""
 [{"group": "", "nodes": {"up": 1, "refused": 1}, "slots": 4, "used": 1},
 {"group": "gpu", "nodes": {"up": 1, "draining": 1, "lost": 1}, "slots": 9, "used": 3}]
 """)
-NODES: list[dict[str, Any]] = json.loads("""
-[{"name": "", "engine": "local", "state": "up", "slots": 4, "used": 1},
-{"name": "gpu-1", "group": "gpu", "engine": "ssh", "state": "up", "slots": 8, "used": 2, "load": 3.25,
-"memory": 68719476736, "memory_free": 51539607552, "rtt": 0.0007},
+NODE: dict[str, Any] = json.loads("""
+{"name": "", "group": "", "engine": "", "state": "up", "until": null, "slots": 0, "used": 0, "load": null,
+"memory": null, "memory_free": null, "rtt": null, "note": ""}
+""")
+NODES: list[dict[str, Any]] = [
+    NODE | changes
+    for changes in json.loads("""
+[{"engine": "local", "slots": 4, "used": 1},
+{"name": "gpu-1", "group": "gpu", "engine": "ssh", "slots": 8, "used": 2, "load": 3.25, "memory": 68719476736,
+"memory_free": 51539607552, "rtt": 0.0007},
 {"name": "gpu-2", "group": "gpu", "engine": "ssh", "state": "draining", "until": 40.0, "slots": 8, "used": 1,
 "load": 0.5, "memory": 68719476736, "memory_free": 60129542144, "rtt": 0.0012},
 {"name": "gpu-3", "group": "gpu", "engine": "join", "state": "lost", "until": 7.3, "note": "silent for 10 s"},
 {"name": "old", "engine": "ssh", "state": "refused", "note": "ssh old: Permission denied"}]
 """)
+]
 SESSION_VIEWS: list[dict[str, Any]] = json.loads("""
 [{"key": "ada", "agent": "main", "role": "default", "state": "PAUSED", "worker": "w1", "turn": "t1", "waiting": 2,
 "transcript": "/data/2026.jsonl", "cwd": "/w", "model": null, "thinking": null, "queue_mode": null, "label": null,

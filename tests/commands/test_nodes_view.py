@@ -50,5 +50,5 @@ def test_other_machines_are_shown_where_there_are_some() -> None:
 
 
 def test_the_documents_of_nodes_are_what_a_supervisor_sends() -> None:
-    msgspec.convert(NODES, list[NodeStatus])
-    msgspec.convert(GROUPS, list[GroupFigures])
+    assert msgspec.to_builtins(msgspec.convert(NODES, list[NodeStatus])) == NODES
+    assert msgspec.to_builtins(msgspec.convert(GROUPS, list[GroupFigures])) == GROUPS

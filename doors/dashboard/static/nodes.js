@@ -76,13 +76,13 @@ function update(element, node) {
 }
 
 function stateOf({ state, until }) {
-  if (until === undefined) return state;
+  if (until === null) return state;
   return state === "lost" ? `lost, fenced in ${span(Math.ceil(until))}` : `${state}, ${span(Math.ceil(until))} left`;
 }
 
 function figuresOf({ group, engine, slots, used: taken, load, memory, memory_free: free, rtt }) {
-  const used = memory !== undefined && free !== undefined && `${size(Math.max(0, memory - free))} of ${size(memory)}`;
-  const parts = [slots && `${taken ?? 0} of ${plural(slots, "slot")}`, group && `group ${group}`, engine, load !== undefined && `load ${load.toFixed(1)}`, used, rtt !== undefined && `round trip ${span(rtt)}`];
+  const used = memory !== null && free !== null && `${size(Math.max(0, memory - free))} of ${size(memory)}`;
+  const parts = [slots > 0 && `${taken} of ${plural(slots, "slot")}`, group && `group ${group}`, engine, load !== null && `load ${load.toFixed(1)}`, used, rtt !== null && `round trip ${span(rtt)}`];
   return parts.filter(Boolean).map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
 }
 

@@ -194,7 +194,8 @@ async def test_every_metric_and_label_that_the_dashboard_and_the_alerts_ask_for_
         labels_of |= {family.name + suffix: labels for suffix in suffixes}
     labels_of["pool_exits_total"] |= {"cause"}  # no worker of this world has ended
     expressions = [*alert_expressions(), *panel_expressions()]
-    assert len(alert_expressions()) == 11
+    labels_of["pool_nodes"] |= {"group", "state"}  # nor is there another machine
+    assert len(alert_expressions()) == 12
     assert len(panel_expressions()) > 30
     for expression in expressions:
         names = re.findall(r"\bpool_\w+", expression)
