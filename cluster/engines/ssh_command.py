@@ -79,7 +79,7 @@ def words_before(node: SshNode, data: bytes) -> SshProblem | None:
 
 
 def _last_lines(stderr: str) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip(" @\t\r")]
+    lines = [line.strip().rstrip(".") for line in stderr.splitlines() if line.strip(" @\t\r")]
     return clean("; ".join(lines[-_SHOWN_LINES:]))[-_SHOWN_CHARS:]
 
 

@@ -43,6 +43,7 @@ class Sshd:
         (directory / "ssh_config").write_text(_CLIENT.format(directory=directory, port=port))
         (directory / "sshd_config").write_text(_SERVER.format(directory=directory, port=port))
         self._address = f"[127.0.0.1]:{port}"
+        self.know("host_key.pub")
 
     def know(self, key: str | None) -> None:
         """Let this be all that the client knows of the server's key: the contents of a file, or nothing."""

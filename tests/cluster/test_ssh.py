@@ -144,9 +144,9 @@ class Failure(NamedTuple):
 
 
 FAILURES = {
-    "other-key": Failure("Host key verification failed.; if the new .* ssh-keygen -R", known_key="user_key.pub"),
-    "unknown-key": Failure("verification failed.; look at its key .*: ssh -F /.* node-a$", known_key=None),
-    "not-let-in": Failure(r"Permission denied \(publickey\).; .*: ssh -oUser=nobody", options=("-oUser=nobody",)),
+    "other-key": Failure("Host key verification failed; if the new .* ssh-keygen -R", known_key="user_key.pub"),
+    "unknown-key": Failure("verification failed; look at its key .*: ssh -F /.* node-a$", known_key=None),
+    "not-let-in": Failure(r"Permission denied \(publickey\); .*: ssh -oUser=nobody", options=("-oUser=nobody",)),
     "no-sshd": Failure("port 1: Connection refused; look whether it is up", options=("-oPort=1",)),
     "no-host": Failure("resolve .*; correct cluster.nodes.a.ssh", options=("-oHostName=x.invalid",)),
     "no-program": Failure(
