@@ -45,11 +45,18 @@ class TableRows:
         """The record that is shown inverted."""
         self._rows: list[Sequence[str | Text]] = [[Text(column.heading, "bold") for column in columns], *rows]
         self._columns = [(index, width, columns[index].right) for index, width in widths.items()]
+        self._headings = [column.heading for column in columns]
 
     @property
     def line_count(self) -> int:
         """How many lines they take, the headings' among them."""
         return len(self._rows)
+
+    def cut_records(self, heading: str) -> list[int]:
+        """The records of which this column does not show everything."""
+        wanted = self._headings.index(heading)
+        width = next((width for index, width, _ in self._columns if index == wanted), 0)
+        return [at for at, row in enumerate(self._rows[1:]) if _cell_width(row[wanted]) > width]
 
     def __rich_console__(self, console: Console, _options: ConsoleOptions) -> Iterator[Segment]:
         gap = Segment(" " * _GAP)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.console import Group
 from rich.text import Text
 
 from commands.layout import Column, TableRows, make_table
@@ -13,10 +14,21 @@ _STATE_STYLES = {"up": "green", "draining": "yellow", "lost": "red", "refused": 
 _STATES = tuple(_STATE_STYLES)
 
 
-def nodes_table(nodes: Sequence[Record], width: int) -> TableRows | Text:
-    """One line a node, this machine among them."""
+def nodes_view(nodes: Sequence[Record], width: int) -> Group:
+    """One line a node, this machine among them; what does not fit of why one is not there stands below."""
+    table = _nodes_table(nodes, width)
+    cut = table.cut_records("NOTE") if isinstance(table, TableRows) else []
+    notes = [Text.assemble((f"{_name(nodes[at])}: ", "bold"), clean(nodes[at]["note"]), overflow="fold") for at in cut]
+    return Group(table, *([Text()] if notes else []), *notes)
+
+
+def _name(node: Record) -> str:
+    return clean(node["name"] or "(here)")
+
+
+def _nodes_table(nodes: Sequence[Record], width: int) -> TableRows | Text:
     columns = [
-        Column("NODE", lambda n: clean(n["name"] or "(here)")),
+        Column("NODE", _name),
         Column("GROUP", lambda n: clean(n["group"] or None), optional=1),
         Column("ENGINE", lambda n: clean(n["engine"] or None), optional=3),
         Column("STATE", _node_state),

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from commands.autonomy_view import heartbeats_view, job_text, jobs_view
-from commands.nodes_view import nodes_table
+from commands.nodes_view import nodes_view
 from commands.options import print_json
 from commands.session_view import history_view, processes_table, system_events_table
 from commands.tables import sessions_view, status_view, waiting_table, workers_table
@@ -21,7 +21,7 @@ _PIPE_WIDTH = 500
 _REFRESH_SECONDS = 1.0
 _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
     "workers.list": workers_table,
-    "nodes.list": nodes_table,
+    "nodes.list": nodes_view,
     "waiting.list": waiting_table,
     "sessions.history": history_view,
     "events.peek": system_events_table,

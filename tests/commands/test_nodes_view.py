@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from commands.nodes_view import nodes_table
+from commands.nodes_view import nodes_view
 from commands.tables import explanation_table, status_view, workers_table
 from pool.group_figures import GroupFigures
 from pool.nodes import NodeStatus
@@ -24,16 +24,18 @@ NODE    GROUP  STATE                  SLOTS  NOTE
 gpu-1   gpu    up                       2/8  -
 gpu-2   gpu    draining, 40 s left      1/8  -
 gpu-3   gpu    lost, fenced in 7.3 s      -  silent for 10 s
-old     -      refused                    -  ssh old: Permi…"""
+old     -      refused                    -  ssh old: Permi…
+
+old: ssh old: Permission denied"""
 GROUP_LINES = """\
 groups    (none)  1/4 slots  nodes: 1 up  1 refused
           gpu  3/9 slots  nodes: 1 up  1 draining  1 lost"""
 
 
 def test_nodes_have_a_line_each_with_why_they_are_not_there() -> None:
-    assert draw(nodes_table(NODES, 140), 140) == NODE_LINES
-    assert draw(nodes_table(NODES, 60), 60) == NARROW_NODE_LINES
-    assert draw(nodes_table([], 60)).startswith("no other machines; [cluster]")
+    assert draw(nodes_view(NODES, 140), 140) == NODE_LINES
+    assert draw(nodes_view(NODES, 60), 60) == NARROW_NODE_LINES
+    assert draw(nodes_view([], 60)).startswith("no other machines; [cluster]")
 
 
 def test_other_machines_are_shown_where_there_are_some() -> None:
