@@ -84,12 +84,12 @@ class _Ssh:
     def __init__(self, node: SshNode) -> None:
         self._node = node
         self._process: trio.Process | None = None
-        self._wire = _SshWire(Pipe(-1), Pipe(-1), node, self._problem)
+        self._wire = SshWire(Pipe(-1), Pipe(-1), node, self._problem)
         self._tail = StderrTail(_STDERR_BYTES)
         self._is_silent = trio.Event()
         self._failure: SshProblem | None = None
 
-    async def start(self, name: str, nursery: trio.Nursery) -> "_SshWire":
+    async def start(self, name: str, nursery: trio.Nursery) -> "SshWire":
         """Start it; its pipes, which have ended where that fails."""
         try:
             self._process = await trio.lowlevel.open_process(
@@ -101,9 +101,9 @@ class _Ssh:
             )
             nursery.start_soon(self._read_stderr, self._process)
             pipes = _taken(self._process.stdout), _taken(self._process.stdin)
-            self._wire = _SshWire(*pipes, self._node, self._problem)
-        except OSError as exc:
-            self._failure = SshProblem(f"ssh cannot be started: {exc.strerror or exc}")
+            self._wire = SshWire(*pipes, self._node, self._problem)
+        except (OSError, ValueError) as exc:  # ValueError: a word of the settings that no program can be given
+            self._failure = SshProblem(f"ssh cannot be started: {exc}")
         return self._wire
 
     async def end(self) -> None:
@@ -151,7 +151,7 @@ def _taken(stream: object) -> Pipe:
     return Pipe(fd)
 
 
-class _SshWire(LinkWire):
+class SshWire(LinkWire):
     """The pipes of an ssh: how they have ended, and what comes before the first frame, it says in words for people.
 
     Its errors have what to do about them as ``details["fix"]``.

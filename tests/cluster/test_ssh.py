@@ -13,17 +13,20 @@ import psutil
 import pytest
 import trio
 
-from cluster.engines.ssh import SshEngine, next_delay
-from cluster.engines.ssh_command import SshNode, ssh_argv
+from cluster.engines.engine import EngineLost
+from cluster.engines.ssh import SshEngine, SshWire, next_delay
+from cluster.engines.ssh_command import SshNode, SshProblem, ssh_argv
 from cluster.engines.ssh_probe import probe_nodes
 from cluster.frames import FrameKind
 from cluster.home import NodeDesk
 from cluster.messages import Hello, message_frame
 from cluster.settings import NodeSettings
+from cluster.wire import WireClosed
 from errors import PoolError
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import ProfilesSettings, build_profile
+from rpc.pipes import Pipe
 from tests.cluster.nodes import cluster, own_disk, require_own_disks
 from tests.cluster.sshd import Sshd, sshd
 from tests.rpc.procs import is_alive
@@ -31,6 +34,21 @@ from wire.version import VERSION
 
 PROFILE = build_profile(ProfilesSettings(), "main", "default", "/")
 LABELS = {"gpu": "h100"}
+OTHER_PROTOCOL = message_frame(FrameKind.HELLO, 0, Hello(protocol=99, version="9", name="a", boot="b", instance="i"))
+SAYS_OTHER_PROTOCOL = "printf %b '" + "".join(f"\\0{byte:03o}" for byte in OTHER_PROTOCOL) + "'"
+
+
+class NoNode:
+    """Hears of no node, since none joins."""
+
+    def joined(self, *_args: object) -> None:
+        raise AssertionError
+
+    def drain(self, *_args: object, **_options: object) -> None:
+        raise AssertionError
+
+    def lost(self, *_args: object) -> int:
+        raise AssertionError
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +88,34 @@ def test_no_option_of_the_settings_forwards_anything_and_no_word_reaches_the_she
     assert argv.index("-x") > argv.index("-X")
     assert argv.index("-oBatchMode=yes") < argv.index("-A"), "of two options the first counts"
     assert "-oClearAllForwardings=yes" in argv
+
+
+async def test_without_ssh_the_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    desk = NodeDesk(tmp_path, lease=9.0, margin=1.0, silence=9.0, watcher=NoNode(), emit=lambda *_: None)
+    with pytest.raises(EngineLost, match="no program ssh on PATH; install OpenSSH's client"):
+        await SshEngine({}).run(desk)
+
+
+async def test_ssh_may_take_its_time_to_be_let_in_but_not_for_ever(virtual_time: None) -> None:
+    theirs, ours = os.pipe()
+    os.set_blocking(theirs, False)
+    node = SshNode("a", NodeSettings(ssh="node-a"))
+
+    async def problem() -> SshProblem:
+        raise AssertionError
+
+    wire = SshWire(Pipe(theirs), Pipe(-1), node, problem)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wire.read_first)
+        await trio.sleep(29)
+        os.write(ours, OTHER_PROTOCOL)
+    assert await wire.receive() == OTHER_PROTOCOL
+    await wire.read_first()
+    with pytest.raises(WireClosed, match="ssh node-a: nothing was said within 30 s"):
+        await wire.receive()
+    wire.close()
+    os.close(ours)
 
 
 # --- real ssh ---------------------------------------------------------------------------------------------------------
@@ -115,25 +161,6 @@ async def test_prompts_run_over_two_nodes_and_a_turn_fails_at_once_with_its_ssh(
     assert not [reason for reason in refused if "may still run" in reason], "it says at once what it has swept"
 
 
-OTHER_PROTOCOL = message_frame(FrameKind.HELLO, 0, Hello(protocol=99, version="9", name="a", boot="b", instance="i"))
-
-
-SAYS_OTHER_PROTOCOL = "printf %b '" + "".join(f"\\0{byte:03o}" for byte in OTHER_PROTOCOL) + "'"
-
-
-class NoNode:
-    """Hears of no node, since none joins."""
-
-    def joined(self, *_args: object) -> None:
-        raise AssertionError
-
-    def drain(self, *_args: object, **_options: object) -> None:
-        raise AssertionError
-
-    def lost(self, *_args: object) -> int:
-        raise AssertionError
-
-
 class Failure(NamedTuple):
     """A way to fail: what the client knows of the server's key, and what is asked; and what is said of it."""
 
@@ -144,6 +171,7 @@ class Failure(NamedTuple):
 
 
 FAILURES = {
+    "no-start": Failure("ssh cannot be started: embedded null byte", options=("-oUser=\0",)),
     "other-key": Failure("Host key verification failed; if the new .* ssh-keygen -R", known_key="user_key.pub"),
     "unknown-key": Failure("verification failed; look at its key .*: ssh -F /.* node-a$", known_key=None),
     "not-let-in": Failure(r"Permission denied \(publickey\); .*: ssh -oUser=nobody", options=("-oUser=nobody",)),
