@@ -7,7 +7,7 @@ import click
 from commands.completion import complete_nodes
 from commands.groups import CommandGroup
 from commands.listing import OF_GROUP, ListingOptions, SortKey, choose_records, listing_options
-from commands.options import as_seconds, connection_options, json_option, with_client
+from commands.options import as_seconds, connection_options, json_option, print_answer, with_client
 from doors.control.client import ControlClient
 
 NODE_STATES = ("up", "draining", "lost", "refused")
@@ -54,17 +54,20 @@ def list_nodes(client: ControlClient, *, as_json: bool, **options: Any) -> None:
 @nodes.command("drain")
 @_node_name
 @click.option("--timeout", callback=as_seconds, metavar="TIME", help="End what still runs there after this long.")
+@json_option
 @with_client
-def drain_node(client: ControlClient, name: str, *, timeout: float | None) -> None:
+def drain_node(client: ControlClient, name: str, *, timeout: float | None, as_json: bool) -> None:
     """Start nothing more on a node: idle workers end now, others with their turns. It stays linked."""
-    client.call("nodes.drain", {"node": name, "timeout": timeout})
-    click.echo(f"node {name} is being drained; `pool nodes resume {name}` lets it take workers again")
+    result = client.call("nodes.drain", {"node": name, "timeout": timeout})
+    text = f"node {name} is being drained; `pool nodes resume {name}` lets it take workers again"
+    print_answer(result, text, as_json=as_json)
 
 
 @nodes.command("resume")
 @_node_name
+@json_option
 @with_client
-def resume_node(client: ControlClient, name: str) -> None:
+def resume_node(client: ControlClient, name: str, *, as_json: bool) -> None:
     """Let a drained node take workers again."""
-    client.call("nodes.resume", {"node": name})
-    click.echo(f"node {name} takes workers again")
+    result = client.call("nodes.resume", {"node": name})
+    print_answer(result, f"node {name} takes workers again", as_json=as_json)
