@@ -138,8 +138,8 @@ class _House:
     def has_room(self, agent: str, session: str) -> bool:  # noqa: ARG002
         return True
 
-    def workspace_of(self, agent: str, session: str) -> str | None:  # noqa: ARG002
-        return None
+    async def read_file(self, agent: str, session: str, name: str, limit: int) -> bytes:  # noqa: ARG002
+        raise FileNotFoundError(name)
 
     def mark_active(self, session: str) -> None:
         """Does nothing: no status page is open."""

@@ -55,6 +55,8 @@ class FrameKind(IntEnum):
     HAS = 18
     PUT = 19
     BYE = 20
+    FETCH = 21
+    FILE = 22
 
 
 Limits = Mapping[FrameKind, int]
@@ -71,6 +73,7 @@ FROM_NODE: Limits = MappingProxyType(
         FrameKind.FACTS: _FACTS,
         FrameKind.LOG: _PIECE,
         FrameKind.HAS: _SMALL,
+        FrameKind.FILE: _PIECE,
         FrameKind.BYE: _SMALL,
     }
 )
@@ -87,6 +90,7 @@ FROM_HOME: Limits = MappingProxyType(
         FrameKind.FOLLOW: 2 * _SMALL,
         FrameKind.HAVE: 2 * _SMALL,
         FrameKind.PUT: _PIECE,
+        FrameKind.FETCH: 2 * _SMALL,
         FrameKind.BYE: _SMALL,
     }
 )

@@ -106,11 +106,12 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Credit(msgspec.Struct, frozen=True):
-    """Bytes of the channel that were consumed: of its stream, its transcript (LOG, PUT) and its stderr."""
+    """Bytes of the channel that were consumed: of its stream, its transcript (LOG, PUT), its stderr and its files."""
 
     stream: Count = 0
     log: Count = 0
     stderr: Count = 0
+    files: Count = 0
 
 
 class EndWorker(msgspec.Struct, frozen=True):
@@ -193,6 +194,30 @@ class Has(msgspec.Struct, frozen=True):
     size: Count | None = None
     sha256: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
     problem: Reason = ""
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """Send a file of the worker's working directory, at most its first ``limit`` bytes.
+
+    It takes the place of the FETCH before, of which nothing more is sent. ``number``: what the answer is known by.
+    """
+
+    path: FilePath
+    limit: Count
+    number: Count
+
+
+class FilePart(msgspec.Struct, frozen=True):
+    """The next part of a file that was asked for.
+
+    ``problem``: why there is none, with its ``errno`` where it has one.
+    """
+
+    number: Count
+    data: bytes = b""
+    is_last: bool = True
+    problem: Reason = ""
+    errno: Count = 0
 
 
 class Bye(msgspec.Struct, frozen=True):

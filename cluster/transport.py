@@ -8,6 +8,7 @@ from pathlib import Path
 
 import trio
 
+from cluster.fetching import RemoteFiles
 from cluster.frames import CHUNK_BYTES, Frame, FrameKind, LinkViolation
 from cluster.link import CREDIT_STEP, WINDOW_BYTES, CreditWindow, Link
 from cluster.messages import (
@@ -15,6 +16,7 @@ from cluster.messages import (
     EndWorker,
     Exit,
     Failed,
+    FilePart,
     Follow,
     Has,
     Have,
@@ -78,6 +80,8 @@ class RemoteProcess:
         self._output: deque[bytes] = deque()
         self._held_bytes = self._consumed = self._stderr_consumed = 0
         self._is_interrupted = self._is_given_up = False
+        self._files = RemoteFiles(link, channel)
+        self.fetch = self._files.fetch
         self._mirrors: dict[int, TranscriptMirror] = {}
         self._follows = 0
         self._answer: Has | None = None
@@ -106,6 +110,8 @@ class RemoteProcess:
                 credit = decode_message(frame.payload, Credit)
                 self._window.give(credit.stream)
                 self._puts.give(credit.log)
+            case FrameKind.FILE:
+                self._files.on_part(decode_message(frame.payload, FilePart))
             case FrameKind.STARTED:
                 self.pid = decode_message(frame.payload, Started).pid
             case FrameKind.FAILED:
@@ -170,6 +176,7 @@ class RemoteProcess:
         self._is_gone = self._is_gone or is_gone
         self._window.lift()
         self._puts.lift()
+        self._files.lost(self._ended_error(self._status))
         self._changed.unpark_all()
 
     async def run(self) -> None:
@@ -276,9 +283,11 @@ class RemoteProcess:
 
     def _check_life(self) -> None:
         if self._status is not None:
-            raise WorkerExited(
-                f"worker {self._worker_id} has {self._status}", worker=self._worker_id, stderr_tail=self.stderr_tail()
-            )
+            raise self._ended_error(self._status)
+
+    def _ended_error(self, status: ExitStatus) -> WorkerExited:
+        name = self._worker_id
+        return WorkerExited(f"worker {name} has {status}", worker=name, stderr_tail=self.stderr_tail())
 
     # --- NodeProcess --------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Adapters that join heartbeats, scheduled tasks and alert delivery to the gateway."""
 
+import errno
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from typing import Self
 import msgspec
 import trio
 
-from errors import PoolError, UsageError
+from errors import PoolError, UsageError, WorkerError
 from gateway.gateway import Gateway
 from gateway.runs.run import RunOutcome
 from gateway.sessions.sessions import SessionEntry
@@ -29,11 +30,14 @@ from heartbeat.service import Heartbeat, open_heartbeat
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.system_events import SystemEventKind
 from router.source import peer_of
+from rpc.workspace import fetch_workspace_file
 from store.store import StoredDocuments
 from wire.terminal import with_last_words
 
 PRINCIPAL = "heartbeat"
 """Whose runs they are. Doors name their callers otherwise."""
+_MAX_READERS = 4
+"""Files read at once; a hanging file system holds up only other checklists."""
 
 
 class GatewayRuns:
@@ -45,6 +49,7 @@ class GatewayRuns:
         self._scheduler = gateway.scheduler
         self._sessions = gateway.sessions
         self._profile_cache = gateway.profile_cache
+        self._readers = trio.CapacityLimiter(_MAX_READERS)
 
     def agent_of(self, session: str) -> str | None:
         """The agent that owns the session, or the default agent; None for an invalid key."""
@@ -90,12 +95,19 @@ class GatewayRuns:
         profile = self._profile_cache.peek(session, agent, _role(entry), **own)
         return profile is None or self._gateway.pool.has_room(session, profile)
 
-    def workspace_of(self, agent: str, session: str) -> str | None:
-        """The agent's directory in that session; None where it is unknown."""
+    async def read_file(self, agent: str, session: str, name: str, limit: int) -> bytes:
+        """Where the session has a worker, on that worker's machine. Raises OSError, ValueError, PoolError."""
+        worker = self._gateway.pool.worker_of(session)
+        if worker is not None:
+            return await worker.fetch(name, limit)
+        role = _role(self._entry(agent, session))
         try:
-            return self._profile_cache.workspace_of(agent, _role(self._entry(agent, session)), session)
-        except PoolError:
-            return None  # running the agent reports the error
+            workspace = self._profile_cache.workspace_of(agent, role, session)
+        except PoolError as exc:  # running the agent reports the error
+            raise FileNotFoundError(errno.ENOENT, "its directory is unknown") from exc
+        if group := self._profile_cache.parts.profiles.group_of(agent):
+            raise WorkerError(f"it lies on a node of group {group}, where the session has no worker")
+        return await fetch_workspace_file(workspace, name, limit, self._readers)
 
     def mark_active(self, session: str) -> None:
         """Count the session as active now."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +11,7 @@ import trio
 
 from errors import PoolError, PoolSaturated, RequestTimeout, UsageError
 from heartbeat.answers import AlertAnswer, BeatKind, classify_answer, compose_prompt
-from heartbeat.checklist import Checklist, ChecklistState, read_checklist
+from heartbeat.checklist import Checklist, read_checklist
 from heartbeat.delivery.channel import TEXT_LIMIT, Alert, EventPublisher
 from heartbeat.delivery.targets import EVENTS
 from heartbeat.gates import GateFacts, SkipReason, first_shut_gate
@@ -32,8 +32,6 @@ from heartbeat.wake import (
     WakeReason,
 )
 
-_MAX_READERS = 4
-"""Checklists read at once; a hanging file system holds up only other checklists."""
 _CHECKLIST_REASONS = frozenset({WakeReason.INTERVAL, WakeReason.MANUAL, WakeReason.RETRY})
 """Reasons for which an empty checklist skips the beat."""
 _GRACE = 15.0
@@ -88,7 +86,6 @@ class BeatRunner:
         self._ports = ports
         self._store = store
         self._schedule = schedule
-        self._readers = trio.CapacityLimiter(_MAX_READERS)
         self._count = 0
 
     async def perform(self, target: BeatTarget, reason: WakeReason) -> BeatResult:
@@ -114,9 +111,7 @@ class BeatRunner:
         answer = self._decide(target, reason, wall, None)
         if isinstance(answer, BeatRejected) or answer.events or reason not in _CHECKLIST_REASONS:
             return answer
-        checklist, workspace = Checklist(ChecklistState.MISSING), self._ports.runs.workspace_of(*target)
-        if workspace is not None:
-            checklist = await read_checklist(Path(workspace), limiter=self._readers)
+        checklist = await read_checklist(partial(self._ports.runs.read_file, *target))
         return self._decide(target, reason, wall, checklist)
 
     def _decide(

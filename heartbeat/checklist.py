@@ -1,15 +1,14 @@
-"""HEARTBEAT.md: whether an agent's checklist holds anything. Bounded, read in a thread."""
+"""HEARTBEAT.md: whether an agent's checklist holds anything. Bounded."""
 
 import codecs
-import os
 import re
-import stat
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from functools import partial
-from pathlib import Path
 
 import msgspec
 import trio
+
+from errors import PoolError
 
 CHECKLIST_NAME = "HEARTBEAT.md"
 
@@ -35,30 +34,27 @@ class Checklist(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-async def read_checklist(
-    workspace: Path, *, limiter: trio.CapacityLimiter | None = None, patience: float = 5.0
-) -> Checklist:
-    """Judge the workspace's HEARTBEAT.md, for at most ``patience`` seconds.
+ReadFile = Callable[[str, int], Awaitable[bytes]]
+"""Reads at most so many bytes of a file in a workspace. Raises OSError, ValueError, PoolError."""
 
-    A thread that hangs in a file system is left behind and keeps its place in ``limiter`` (trio's own by default)
-    until it comes back: with a limiter of the caller's, those who look can only hold up each other.
-    """
-    judge = partial(read_checklist_file, workspace / CHECKLIST_NAME)
+
+async def read_checklist(read: ReadFile, *, patience: float = 5.0) -> Checklist:
+    """Judge the workspace's HEARTBEAT.md by its first 256 KiB, for at most ``patience`` seconds."""
     with trio.move_on_after(patience):
-        return await trio.to_thread.run_sync(judge, limiter=limiter, abandon_on_cancel=True)
-    return Checklist(ChecklistState.UNREADABLE, f"{CHECKLIST_NAME} cannot be read: no answer within {patience:g} s")
+        try:
+            return judge_checklist(await read(CHECKLIST_NAME, _MAX_BYTES + 1))
+        except (FileNotFoundError, NotADirectoryError):
+            return Checklist(ChecklistState.MISSING)
+        except (OSError, ValueError, PoolError) as exc:  # no rights, no file, a loop of links; its node is lost
+            return _unreadable(_error_text(exc))
+    return _unreadable(f"no answer within {patience:g} s")
 
 
-def read_checklist_file(path: Path) -> Checklist:
-    """Judge one file by its first 256 KiB. Blocks; raises nothing."""
+def judge_checklist(head: bytes) -> Checklist:
+    """Judge a file by its beginning, which is all of it where it has at most 256 KiB."""
+    is_whole = len(head) <= _MAX_BYTES
     try:
-        head, is_whole = _read_head(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return Checklist(ChecklistState.MISSING)
-    except (OSError, ValueError) as problem:  # no rights, not a file, a loop of links; a path with a NUL in it
-        return Checklist(ChecklistState.UNREADABLE, f"{CHECKLIST_NAME} cannot be read: {_error_text(problem)}")
-    try:
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=is_whole)
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head[:_MAX_BYTES], final=is_whole)
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
@@ -72,19 +68,9 @@ def is_effectively_empty(text: str) -> bool:
     return all(not line or _EMPTY_LINE.fullmatch(line) for line in map(str.strip, text.splitlines()))
 
 
-def _read_head(path: Path) -> tuple[bytes, bool]:
-    """The first bytes of a regular file, and whether that is all of it. A pipe in its place does not make it wait."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            msg = "it is not a file"
-            raise OSError(msg)
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            head = file.read(_MAX_BYTES + 1)
-    finally:
-        os.close(handle)
-    return head[:_MAX_BYTES], len(head) <= _MAX_BYTES
+def _unreadable(why: str) -> Checklist:
+    return Checklist(ChecklistState.UNREADABLE, f"{CHECKLIST_NAME} cannot be read: {why}")
 
 
-def _error_text(problem: OSError | ValueError) -> str:
+def _error_text(problem: Exception) -> str:
     return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)

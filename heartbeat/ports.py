@@ -97,8 +97,11 @@ class BeatRunPort(RunPort, Protocol):
         """Whether a worker is free for the agent's session, or could start without stopping another."""
         ...
 
-    def workspace_of(self, agent: str, session: str) -> str | None:
-        """The absolute directory of the agent in that session; None where it is unknown."""
+    async def read_file(self, agent: str, session: str, name: str, limit: int) -> bytes:
+        """At most the first ``limit`` bytes of a file in the directory of the agent in that session.
+
+        Raises OSError, ValueError, and PoolError where the directory lies on a machine that cannot be asked.
+        """
         ...
 
     def mark_active(self, session: str) -> None:

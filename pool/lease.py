@@ -199,6 +199,15 @@ class Lease:
         return self._worker.pid
 
     @property
+    def node(self) -> str:
+        """Where the worker runs; "" is this machine."""
+        return self._worker.node
+
+    async def fetch(self, path: str, limit: int) -> bytes:
+        """At most the first bytes of a file in the worker's directory; see ``rpc.transport.NodeProcess``."""
+        return await self._worker.fetch(path, limit)
+
+    @property
     def abort_grace(self) -> float:
         """Seconds that an aborted turn may take to end."""
         return self._worker.client.settings.abort_grace

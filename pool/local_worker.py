@@ -96,6 +96,10 @@ class LocalWorker:
             raise ResumeFailed(redacted(self.client, f"the transcript {transcript!r} cannot be read: {exc}")) from exc
         return await self._process.prepare_resume(transcript)
 
+    async def fetch(self, path: str, limit: int) -> bytes:
+        """At most the first ``limit`` bytes of a file in its working directory."""
+        return await self._process.fetch(path, limit)
+
     async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:
         """The transcript, and what its journal says where this pool keeps one. Raises ResumeFailed."""
         if self._journal is None:

@@ -26,7 +26,7 @@ from pool.resets import ConversationResets
 from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
-from pool.worker_interface import EventSink, LoadedConversation, WorkerLauncher, ignore_event
+from pool.worker_interface import EventSink, LoadedConversation, PoolWorker, WorkerLauncher, ignore_event
 from pool.worker_output import BackgroundEvent, BackgroundEvents, RawListener, RawListeners
 from pool.worker_task import BackgroundCallbacks, WorkerTask, rss_by_worker
 from profiles import CapabilityProfile
@@ -277,6 +277,11 @@ class Pool:
         """What the program says that has the session's conversation open; None: none has, or its dialect is silent."""
         life = self._workers.get(self.placement(session).worker or "")
         return None if life is None else life.report(session)
+
+    def worker_of(self, session: str) -> PoolWorker | None:
+        """The session's worker, where it is ready."""
+        life = self._workers.get(self.placement(session).worker or "")
+        return None if life is None or not life.has_conversation_of(session) else life.worker
 
     @property
     def waiting_timeout(self) -> float:

@@ -107,6 +107,10 @@ class PoolWorker(Protocol):
         """
         ...
 
+    async def fetch(self, path: str, limit: int) -> bytes:
+        """At most the first ``limit`` bytes of a file in its working directory; see ``rpc.transport.NodeProcess``."""
+        ...
+
 
 class WorkerLauncher(Protocol):
     """Where workers come from."""

@@ -202,6 +202,10 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """Whose model the agent uses, where its definition says so."""
         return self.agents.get(agent, AgentSettings()).provider
 
+    def group_of(self, agent: str) -> str:
+        """The group of nodes that the agent's workers run on; "" where it names none."""
+        return self.agents.get(agent, AgentSettings()).group
+
     def has_workspace_per_session(self, agent: str) -> bool:
         """Whether each session of the agent works in a directory of its own."""
         return self.agents.get(agent, AgentSettings()).workspace_per == "session"

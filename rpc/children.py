@@ -11,6 +11,7 @@ from rpc.transport import ExitStatus
 from wire.procfs import ProcessIdentity
 
 _MAX_SCAN_THREADS = 4  # more would fight the event loop for the interpreter when many workers end at once
+_MAX_FILE_THREADS = 4
 
 
 class ChildRegistry:
@@ -25,6 +26,8 @@ class ChildRegistry:
         self._changed = trio.Event()
         self.scan_limiter = trio.CapacityLimiter(_MAX_SCAN_THREADS)
         """How many threads may look through /proc for descendants at the same time."""
+        self.file_limiter = trio.CapacityLimiter(_MAX_FILE_THREADS)
+        """How many may read files of workspaces; one that hangs in a file system keeps its place."""
 
     def register(self, child: ProcessIdentity) -> None:
         """A child was spawned; call it before anything else can run."""

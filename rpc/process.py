@@ -23,6 +23,7 @@ from rpc.spawn import SpawnedProcess, WorkerSpec, start_process, watch_error
 from rpc.stderr_log import LineLog, StderrTail
 from rpc.sweep import ProcessSweep, SweepReport
 from rpc.transport import Abort, ExitStatus, ProcessFacts
+from rpc.workspace import fetch_workspace_file
 from rpc.wrapper_watch import WrapperWatch
 from wire.log_file import ENDED, STARTED
 from wire.procfs import ProcessIdentity, identify, read_stat, read_usage
@@ -111,6 +112,7 @@ class WorkerProcess:
     ) -> None:
         self.worker_id = spec.worker_id
         self.marker = spec.marker
+        self._cwd = spec.cwd
         self.identity = identity
         self.last_rung: Rung | None = None
         self.leftovers = SweepReport()
@@ -177,6 +179,10 @@ class WorkerProcess:
     async def prepare_resume(self, transcript: str) -> bool:  # noqa: ARG002 - the interface's
         """Nothing to do: it reads this machine's disk."""
         return True
+
+    async def fetch(self, path: str, limit: int) -> bytes:
+        """Read it from this machine's disk."""
+        return await fetch_workspace_file(self._cwd, path, limit, self._children.file_limiter)
 
     # --- Transport ----------------------------------------------------------------------------------------------------
 

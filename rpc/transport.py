@@ -130,6 +130,13 @@ class NodeProcess(Transport, Protocol):
         """Bring a mended transcript to where the worker will read it; False: there is none. Raises PoolError."""
         ...
 
+    async def fetch(self, path: str, limit: int) -> bytes:
+        """At most the first ``limit`` bytes of a regular file in its working directory, ``path`` relative to that.
+
+        Raises OSError, ValueError, WorkerExited where its node is out of reach.
+        """
+        ...
+
     async def stop(self, *, abort: Abort | None = None, force: bool = False) -> ExitStatus:
         """End the worker by the kill ladder; return when nothing of it can run any more. ``force``: SIGKILL at once."""
         ...

@@ -11,14 +11,14 @@ class IrregularFile(OSError):
     """There is something under that name, but no regular file."""
 
 
-def open_regular(path: Path, flags: int, *, mode: int = 0o600, follow: bool = True) -> int:
+def open_regular(path: Path, flags: int, *, mode: int = 0o600, follow: bool = True, within: int | None = None) -> int:
     """A descriptor of a regular file, close-on-exec; never blocks, as opening a named pipe would.
 
-    ``follow``: a link is followed, otherwise refused. Raises OSError as ``os.open``, IrregularFile for anything but a
-    regular file, ValueError for an impossible path.
+    ``follow``: a link is followed, otherwise refused. ``within``: the open directory that ``path`` starts at.
+    Raises OSError as ``os.open``, IrregularFile for anything but a regular file, ValueError for an impossible path.
     """
     flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags, mode)
+    descriptor = os.open(path, flags, mode, dir_fd=within)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise IrregularFile(errno.EINVAL, "it is no regular file", str(path))

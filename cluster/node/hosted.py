@@ -12,6 +12,7 @@ from cluster.messages import (
     EndWorker,
     Exit,
     Failed,
+    Fetch,
     Follow,
     Has,
     Have,
@@ -22,6 +23,7 @@ from cluster.messages import (
     decode_message,
 )
 from cluster.node.follower import ResumedTranscript, TranscriptFollower
+from cluster.node.served_files import ServedFiles
 from errors import WorkerExited, WorkerStartFailed
 from rpc.host import WorkerHost
 from rpc.process import WorkerProcess
@@ -44,6 +46,7 @@ class HostedWorker:
         self._sessions = sessions
         self._process: WorkerProcess | None = None
         self._output, self._log, self._stderr = CreditWindow(), CreditWindow(), CreditWindow(STDERR_WINDOW_BYTES)
+        self._files = ServedFiles(link, channel, host.children.file_limiter)
         self._input: deque[memoryview] = deque()
         self._input_bytes = self._consumed = 0
         self._work: deque[Follow | Have | Piece] = deque()
@@ -75,6 +78,7 @@ class HostedWorker:
                 self._output.give(credit.stream)
                 self._log.give(credit.log)
                 self._stderr.give(credit.stderr)
+                self._files.window.give(credit.files)
             case FrameKind.STOP:
                 self._is_asked_to_stop.set()
                 if decode_message(frame.payload, EndWorker).force:
@@ -85,6 +89,8 @@ class HostedWorker:
                 self._add_work(decode_message(frame.payload, Have))
             case FrameKind.PUT:
                 self._add_work(decode_message(frame.payload, Piece))
+            case FrameKind.FETCH:
+                self._files.ask(decode_message(frame.payload, Fetch))
             case _:
                 raise LinkViolation(f"a frame {frame.kind.name} does not belong to a worker")
 
@@ -105,6 +111,7 @@ class HostedWorker:
                 self._link.send_message(FrameKind.STARTED, Started(self._process.pid), self._channel)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._process.supervise)
+                    nursery.start_soon(self._files.run, start.plan.cwd)
                     await self._carry(self._process)
                     nursery.cancel_scope.cancel()
         except WorkerStartFailed as exc:

@@ -20,7 +20,8 @@ from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import CurrentSettings
 from gateway.turns.approvals import PERMISSION_EVENTS, PendingPermissions
-from gateway.turns.media import check_media
+from gateway.turns.file_copies import FileCopies
+from gateway.turns.media import check_media, media_names
 from gateway.turns.replies import (
     FinalReply,
     ReplyContent,
@@ -77,6 +78,7 @@ class TurnContext:
         profile_cache: ProfileCache,
         pending_permissions: PendingPermissions,
         system_events: SystemEvents,
+        file_copies: FileCopies,
     ) -> None:
         self._settings = settings
         self._pool = pool
@@ -87,6 +89,7 @@ class TurnContext:
         self._profile_cache = profile_cache
         self._pending_permissions = pending_permissions
         self._system_events = system_events
+        self._file_copies = file_copies
         self.wait_store_room = store.wait_room
         self.wait_visible, self.call_when_visible = bus.wait_visible, bus.call_when_visible
         self.release = pool.release_now
@@ -246,6 +249,7 @@ class TurnContext:
     async def _deliver(self, turn: TurnState, parts: Iterable[ReplyPart]) -> None:
         """Hooks may take their time here, which holds the reading of the worker up, but not the end of the turn."""
         for part in parts:
+            await self.copy_files(turn, part.text)
             with turn.cancel_when_ending():
                 reply = await self._apply_hooks(turn, ReplyContent(text=part.text))
                 if reply.silent:
@@ -333,15 +337,30 @@ class TurnContext:
         if "message:sent" in self._hooks.table:
             await self._hooks.notify("message:sent", _hook_message(turn, reply))
 
+    async def copy_files(self, turn: TurnState, text: str) -> None:
+        """Copy the files that a text names from the node of the turn's worker, which it must hold."""
+        names = media_names(text) if turn.copies is not None else []
+        if names and turn.lease is not None and turn.copies is not None:
+            try:
+                with turn.cancel_when_ending():
+                    await self._file_copies.copy(names, turn.lease.fetch, turn.copies)
+            except OSError as exc:
+                self._warn_of_files(turn, exc)
+
     async def _with_media(self, turn: TurnState, reply: ReplyContent) -> ReplyContent:
         request = turn.leader.request
+        if turn.copies is not None:
+            return attach_media(reply, turn.copies.get)
         try:
             workspace = Path((await self._profile_cache.get(request.agent, request.role, session=turn.session)).cwd)
             return await trio.to_thread.run_sync(attach_media, reply, lambda name: check_media(name, workspace))
         except Exception as exc:  # noqa: BLE001 - files that cannot be looked at stay text; the answer is worth more
-            message = f"the files of an answer could not be looked at: {exc}"
-            self._publish(turn, EventType.ERROR, {"severity": "warn", "phase": "system", "message": message})
+            self._warn_of_files(turn, exc)
             return reply
+
+    def _warn_of_files(self, turn: TurnState, exc: Exception) -> None:
+        message = f"the files of an answer could not be looked at: {exc}"
+        self._publish(turn, EventType.ERROR, {"severity": "warn", "phase": "system", "message": message})
 
 
 def _own_model(turn: TurnState) -> _OwnModel:

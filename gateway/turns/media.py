@@ -30,11 +30,15 @@ MEDIA_TYPES: Mapping[str, str] = {
 _PREFIX = "MEDIA:"
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _MAX_FILES = 20
-_MAX_FILE_BYTES = 20 * 1024 * 1024
+MAX_FILE_BYTES = 20 * 1024 * 1024
+"""The largest file that an answer hands over."""
 
 
 class Media(msgspec.Struct, frozen=True):
-    """One file of an answer: its path within the workspace, absolute and without links, its type and its size."""
+    """One file of an answer: its absolute path without links, its type and its size.
+
+    The path lies within the workspace; where that is a node's, it is that of a copy here.
+    """
 
     path: str
     mime_type: str
@@ -61,6 +65,23 @@ def extract_media(text: str, check: Callable[[str], Media | None]) -> tuple[str,
     return ("\n".join(kept).strip(), list(found.values())) if found else (text, [])
 
 
+def media_names(text: str) -> list[str]:
+    """What the ``MEDIA:`` lines of a text name, each once, in order; at most as many as may be handed over."""
+    found: dict[str, None] = {}
+    fence: str | None = None
+    for line in text.split("\n") if _PREFIX in text else ():
+        fence = _fence_after(line, fence)
+        if fence is None and (name := _name_in(line)) and len(found) < _MAX_FILES:
+            found[name] = None
+    return list(found)
+
+
+def media_type(name: str) -> str | None:
+    """The type of a file that may be handed over by its name, a relative path; None for any other."""
+    is_possible = "\0" not in name and not Path(name).is_absolute()
+    return MEDIA_TYPES.get(Path(name).suffix.lower()) if is_possible else None
+
+
 def _name_in(line: str) -> str:
     """What a line of its own names; empty for any other line."""
     line = line.strip()
@@ -77,14 +98,14 @@ def _fence_after(line: str, fence: str | None) -> str | None:
     return None if mark[1].startswith(fence) and not line[mark.end() :].strip() else fence
 
 
-def check_media(name: str, workspace: Path, *, largest: int = _MAX_FILE_BYTES) -> Media | None:
+def check_media(name: str, workspace: Path, *, largest: int = MAX_FILE_BYTES) -> Media | None:
     """The file that ``name`` means, if it may be handed over; None otherwise. Reads the file system: use a thread.
 
     It must be a relative path to a regular file of an allowed type and at most ``largest`` bytes, inside the workspace
     when every symbolic link on the way is resolved.
     """
-    mime_type = MEDIA_TYPES.get(Path(name).suffix.lower())
-    if mime_type is None or "\0" in name or Path(name).is_absolute():
+    mime_type = media_type(name)
+    if mime_type is None:
         return None
     try:
         root = workspace.resolve(strict=True)

@@ -10,6 +10,7 @@ from errors import PoolError
 from gateway.lanes.messages import StartTurn
 from gateway.runs.run import Run
 from gateway.sessions.sessions import SessionEntry
+from gateway.turns.media import Media
 from gateway.turns.replies import NoReplyFilter, ReplyShaper, ReplyStyle
 from pool import Lease
 from wire.messages import PromptResult, TokenUsage
@@ -39,6 +40,8 @@ class TurnState:
     """The hold on its worker while it has one."""
     worker: str | None = None
     """The worker it has, or had last."""
+    copies: dict[str, Media] | None = None
+    """Files of its answer by their names, copied from the node of its worker; None: the worker is here."""
     level: str | None = None
     waited: float | None = None
     model: str | None = None

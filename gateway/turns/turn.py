@@ -164,6 +164,7 @@ class Turn(TurnState):
         self.lease = lease
         self.worker, self.level, self.waited = lease.worker_id, lease.level.label, lease.waited
         self.model = lease.profile.soft.model
+        self.copies = {} if lease.node else None
         return self._context.mark_started(self.runs, self, lease.worker_id)
 
     def _release(self) -> None:
@@ -218,6 +219,8 @@ class Turn(TurnState):
                 self._toggle_pause("answered" if is_answered else "the turn is over")
             await self._context.wait_store_room()
         self.result = result = stream.result
+        if result is not None and self.copies is not None:
+            await self._context.copy_files(self, result.text)  # while the worker is surely there
         was_aborted = result is not None and result.stop_reason == "aborted"
         if was_aborted and lease.stalled_for is not None and self.end_reason is None:
             text = f"worker {self.worker} was silent for {lease.stalled_for:g} s in the turn (pool.turn_stall)"

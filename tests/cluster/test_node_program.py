@@ -86,6 +86,24 @@ async def test_an_unread_flood_stops_at_its_credit_and_slows_no_neighbour(tmp_pa
             nursery.cancel_scope.cancel()
 
 
+async def test_files_of_a_working_directory_on_a_node_are_fetched_up_to_a_limit(tmp_path: Path) -> None:
+    body = os.urandom(3 * WINDOW_BYTES)
+    await trio.Path(tmp_path / "big").write_bytes(body)
+    os.mkfifo(tmp_path / "pipe")
+    with trio.fail_after(60):
+        async with cluster(tmp_path) as nodes, trio.open_nursery() as nursery:
+            await nodes.add("a")
+            async with process_on(nodes, nursery, "cat") as worker:
+                where = str(tmp_path).lstrip("/")  # it works in /
+                assert await worker.fetch(f"{where}/big", len(body) + 1) == body
+                assert await worker.fetch(f"{where}/big", 10) == body[:10]
+                with pytest.raises(FileNotFoundError):
+                    await worker.fetch(f"{where}/none", 10)
+                with pytest.raises(OSError, match="it is no regular file"):
+                    await worker.fetch(f"{where}/pipe", 10)
+            nursery.cancel_scope.cancel()
+
+
 async def test_a_program_on_a_node_ends_by_the_ladder_and_says_how(tmp_path: Path) -> None:
     with trio.fail_after(60):
         async with cluster(tmp_path) as nodes, trio.open_nursery() as nursery:

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,9 +13,20 @@ import trio.testing
 
 from cluster.frames import CHUNK_BYTES, Frame, FrameDecoder, FrameKind, Limits, LinkViolation
 from cluster.link import WINDOW_BYTES, Link
-from cluster.messages import Credit, EndWorker, Exit, Follow, Has, Piece, Started, decode_message
+from cluster.messages import (
+    Credit,
+    EndWorker,
+    Exit,
+    Fetch,
+    FilePart,
+    Follow,
+    Has,
+    Piece,
+    Started,
+    decode_message,
+)
 from cluster.transport import RemoteProcess
-from errors import WorkerError, WorkerExited
+from errors import WorkerError, WorkerExited, unwrap_exception_groups
 from rpc.host import WorkerPlan
 from rpc.settings import RpcSettings
 from rpc.stderr_log import LineLog
@@ -74,6 +85,27 @@ class FarWorker:
                 await trio.lowlevel.checkpoint()
             self.says(FrameKind.HAS, Has())
         return decode_message(asked[0].payload, Follow).number
+
+    async def fetch(self, answer: Callable[[int], Iterable[FilePart]], limit: int = 10) -> bytes:
+        """Ask for a file and let the node say ``answer``, given the request's number."""
+        found: list[bytes | OSError] = []
+
+        async def ask() -> None:
+            try:
+                found.append(await self.process.fetch("a.txt", limit))
+            except OSError as exc:
+                found.append(exc)
+
+        with unwrap_exception_groups():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                while not (asked := list(self.link.taken(FrameKind.FETCH))):
+                    await trio.lowlevel.checkpoint()
+                for part in answer(decode_message(asked[0].payload, Fetch).number):
+                    self.says(FrameKind.FILE, part)
+        if isinstance(found[0], OSError):
+            raise found[0]
+        return found[0]
 
     async def output(self) -> bytes:
         await self.process.wait_readable()
@@ -216,3 +248,51 @@ async def test_a_disk_that_stays_full_ends_the_worker_and_hands_on_nothing_but_i
         worker.says(FrameKind.EXIT, Exit(signal=9, is_gone=True))
         await worker.process.stop()
         assert worker.process.receive_nowait() == b""
+
+
+async def test_a_file_of_the_workspace_comes_in_parts_and_those_of_a_request_given_up_are_dropped(
+    tmp_path: Path,
+) -> None:
+    async with far_worker(tmp_path) as worker:
+        with trio.move_on_after(0):
+            await worker.process.fetch("hangs.txt", 10)
+        list(worker.link.taken(FrameKind.FETCH))
+
+        def parts(number: int) -> list[FilePart]:
+            late = FilePart(number - 1, b"of the one before")
+            return [late, FilePart(number, b"12", is_last=False), late, FilePart(number, b"345")]
+
+        assert await worker.fetch(parts) == b"12345"
+        credit = [decode_message(frame.payload, Credit).files for frame in worker.link.taken(FrameKind.CREDIT)]
+        assert sum(credit) == 5 + 2 * len(b"of the one before")
+        with pytest.raises(FileNotFoundError, match="No such file"):
+            await worker.fetch(lambda number: [FilePart(number, errno=errno.ENOENT, problem="No such file")])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda number: [FilePart(number, b"12345678901")],
+        lambda number: [FilePart(number, b"1234567890", is_last=False), FilePart(number, b"1")],
+        lambda number: [FilePart(number + 1, b"1")],
+    ],
+)
+async def test_a_file_beyond_what_was_asked_for_is_a_violation(
+    tmp_path: Path, answer: Callable[[int], list[FilePart]]
+) -> None:
+    async with far_worker(tmp_path) as worker:
+        with pytest.raises(LinkViolation):
+            await worker.fetch(answer)
+
+
+async def test_a_file_that_is_asked_for_of_a_lost_node_does_not_come(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker:
+
+        def be_lost(_number: int) -> list[FilePart]:
+            worker.process.on_lost("its node n was lost")
+            return []
+
+        with pytest.raises(WorkerExited, match="its node n was lost"):
+            await worker.fetch(be_lost)
+        with pytest.raises(WorkerExited):
+            await worker.process.fetch("a.txt", 10)

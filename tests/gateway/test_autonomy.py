@@ -10,6 +10,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from errors import PoolClosed, UsageError
 from gateway.autonomy import AutonomySettings
 from heartbeat.settings import ActiveHours, HeartbeatSettings
+from pool.stimuli import Capacity
+from profiles import AgentSettings, ProfilesSettings
 from router.settings import RouterSettings
 from tests.gateway.telling import BUILT, end_command, inject, pending
 from tests.gateway.world import WholeStore, World, open_world, telegram
@@ -279,6 +281,26 @@ async def test_a_beat_is_asked_for_in_the_session_that_is_named(world: World) ->
         await world.call("heartbeat.run", agent="main", session="alice")
     with pytest.raises(UsageError, match="there is no agent 'quick'; there are: main, ops"):
         await world.call("heartbeat.run", agent="quick")
+
+
+@pytest.mark.world(autonomy=on(), router=RouterSettings())
+async def test_a_checklist_is_read_where_the_session_has_its_worker(world: World) -> None:
+    world.launcher.node, world.launcher.files = "far", {"HEARTBEAT.md": b"# Things\n\n- [ ]\n"}
+    home = trio.Path(world.gateway.profile_cache.workspace_of("ops", "default", MAIN), "HEARTBEAT.md")
+    await home.parent.mkdir(parents=True)
+    await home.write_text("- look here\n")
+    assert (await world.call("heartbeat.run", session="alice", agent="ops"))["outcome"] == "silent", "it has none yet"
+    assert (await world.call("heartbeat.run", session="alice"))["skipped"] == "empty-checklist"
+
+
+@pytest.mark.world(
+    autonomy=on(), router=RouterSettings(), profiles=ProfilesSettings(agents={"ops": AgentSettings(group="gpu")})
+)
+async def test_a_checklist_on_a_node_is_not_judged_without_a_worker_there(world: World) -> None:
+    world.gateway.pool.submit(Capacity(slots={"gpu": 1}))
+    report = await world.call("heartbeat.run", agent="ops")
+    why = "HEARTBEAT.md cannot be read: it lies on a node of group gpu, where the session has no worker"
+    assert (report["outcome"], report["problem"]) == ("silent", why)
 
 
 @pytest.mark.world(autonomy=on(prompt="/new"))

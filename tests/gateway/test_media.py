@@ -1,13 +1,17 @@
 """Files in answers: what lies in the workspace, has a known type and is small enough goes beside the text."""
 
+import os
 from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.turns.media import Media, check_media, extract_media
+from errors import WorkerExited
+from gateway.turns.file_copies import FileCopies
+from gateway.turns.media import Media, check_media, extract_media, media_names
 
 
 def allow_all(name: str) -> Media | None:
@@ -95,3 +99,54 @@ def test_a_large_file_may_not_nor_one_by_an_absolute_path_or_of_a_workspace_that
     assert check_media("sub/a.PNG", workspace, largest=4) is None
     assert check_media(str(workspace / "sub" / "a.PNG"), workspace) is None
     assert check_media("a.png", workspace / "gone") is None
+
+
+# --- on a node --------------------------------------------------------------------------------------------------------
+
+
+async def test_copies_are_bounded_and_the_oldest_make_room(tmp_path: Path) -> None:
+    copies, known = FileCopies(tmp_path / "media", total=25, most=3), dict[str, Media]()
+
+    async def fetch(name: str, _limit: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return name.encode() + bytes(4)
+
+    for number in range(6):
+        await copies.copy([f"{number}.png"], fetch, known)
+        os.utime(known[f"{number}.png"].path, (number, number))
+    assert sorted(path.name[-5:] for path in (tmp_path / "media").iterdir()) == ["4.png", "5.png"]
+    await copies.copy(["x" * 300 + ".png", "5.png"], fetch, known)  # one that is known is not read again
+    assert [path.read_bytes()[:5] for path in (tmp_path / "media").iterdir()] == [b"xxxxx"], "larger than there is room"
+    assert os.stat(known["x" * 300 + ".png"].path).st_mode & 0o77 == 0  # noqa: PTH116 - a test's
+
+
+@pytest.mark.parametrize("name", ["/etc/a.png", "a\0.png", "a.sh", "a"])
+async def test_what_may_not_be_handed_over_is_not_asked_of_a_node(tmp_path: Path, name: str) -> None:
+    async def fetch(name: str, _limit: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        raise AssertionError(name)
+
+    known: dict[str, Media] = {}
+    await FileCopies(tmp_path).copy([name], fetch, known)
+    assert known == {}
+
+
+async def test_a_node_that_is_lost_leaves_the_text_as_it_is(tmp_path: Path) -> None:
+    async def fetch(_name: str, _limit: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        raise WorkerExited("its node was lost")
+
+    known: dict[str, Media] = {}
+    await FileCopies(tmp_path).copy(["a.png"], fetch, known)
+    assert known == {}
+
+
+@given(st.text(alphabet="MEDIA:a`~ \n.", max_size=60))
+def test_the_names_of_a_text_are_those_that_would_be_looked_at(text: str) -> None:
+    looked_at: list[str] = []
+
+    def note(name: str) -> None:
+        looked_at.append(name)
+
+    extract_media(text, note)
+    assert media_names(text) == list(dict.fromkeys(looked_at))[:20]

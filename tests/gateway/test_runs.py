@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict, PoolClosed, PoolSaturated, UsageError
 from gateway.runs import registry
+from gateway.turns.media import MAX_FILE_BYTES
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.world import World, error_of, open_world
 from wire.log_context import bind_facts, bound_facts
@@ -232,6 +233,18 @@ async def test_files_of_the_workspace_are_handed_over_beside_the_text(tmp_path: 
         assert (media.mime_type, media.size, Path(media.path).name) == ("image/png", 5, "a.png")
         [done] = await world.events("done")
         assert done["data"]["media"] == msgspec.to_builtins([media])
+
+
+async def test_files_of_a_workspace_on_a_node_are_copied_here_before_the_worker_is_given_back(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        world.launcher.node, world.launcher.files = "far", {"a.png": b"12345", "b.png": bytes(MAX_FILE_BYTES + 1)}
+        outcome = await world.ask("say here\nMEDIA:a.png\nMEDIA:b.png\nMEDIA:c.png\nMEDIA:a.sh")
+        assert outcome.text == "here\nMEDIA:b.png\nMEDIA:c.png\nMEDIA:a.sh"
+        [media] = outcome.media
+        assert (await trio.Path(media.path).read_bytes(), media.mime_type, media.size) == (b"12345", "image/png", 5)
+        assert Path(media.path).name.endswith("-a.png")
+        outcome = await world.ask("say ```\nMEDIA:a.png\n```")
+        assert outcome.media == []
 
 
 async def test_of_a_very_long_message_the_first_words_are_published(world: World) -> None:

@@ -1,27 +1,19 @@
 """HEARTBEAT.md: whether there is anything in it, and what becomes of files that cannot be read."""
 
 import errno
-import os
-import re
-import threading
-import tracemalloc
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat import checklist
+from errors import WorkerExited
 from heartbeat.checklist import (
-    CHECKLIST_NAME,
     Checklist,
     ChecklistState,
     is_effectively_empty,
+    judge_checklist,
     read_checklist,
-    read_checklist_file,
 )
 
 EMPTY_LINES = [
@@ -58,12 +50,6 @@ def test_long_lines_are_judged_at_once(piece: str) -> None:
     is_effectively_empty(piece * 200_000)
 
 
-def written(folder: Path, body: bytes) -> Path:
-    path = folder / CHECKLIST_NAME
-    path.write_bytes(body)
-    return path
-
-
 @pytest.mark.parametrize(
     ("body", "state"),
     [
@@ -74,111 +60,62 @@ def written(folder: Path, body: bytes) -> Path:
         ("- überprüfen".encode(), ChecklistState.FILLED),
     ],
 )
-def test_a_file_is_judged_by_its_lines(tmp_path: Path, body: bytes, state: ChecklistState) -> None:
-    assert read_checklist_file(written(tmp_path, body)) == Checklist(state)
-
-
-def test_no_file_is_no_problem(tmp_path: Path) -> None:
-    assert read_checklist_file(tmp_path / CHECKLIST_NAME) == Checklist(ChecklistState.MISSING)
-    assert read_checklist_file(tmp_path / "no folder" / CHECKLIST_NAME) == Checklist(ChecklistState.MISSING)
-    (tmp_path / "file").touch()
-    assert read_checklist_file(tmp_path / "file" / CHECKLIST_NAME) == Checklist(ChecklistState.MISSING)
+def test_a_file_is_judged_by_its_lines(body: bytes, state: ChecklistState) -> None:
+    assert judge_checklist(body) == Checklist(state)
 
 
 @pytest.mark.parametrize(
     "body",
     [b"# a\0b", b"\x7fELF\x01\x01\0\0", b"# caf\xe9 in latin-1\n", b"# cut \xc3", "# utf-16".encode("utf-16")],
 )
-def test_what_is_no_text_is_told_and_not_taken_for_an_empty_list(tmp_path: Path, body: bytes) -> None:
-    found = read_checklist_file(written(tmp_path, body))
-    assert found == Checklist(ChecklistState.UNREADABLE, "HEARTBEAT.md is not a text in UTF-8")
-
-
-def test_a_huge_file_is_read_to_a_bound_and_counts_as_filled(tmp_path: Path) -> None:
-    path = written(tmp_path, b"\n" * 300_000)
-    os.truncate(path, 1 << 30)
-    tracemalloc.start()
-    try:
-        assert read_checklist_file(path) == Checklist(ChecklistState.FILLED)
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
-    finally:
-        tracemalloc.stop()
+def test_what_is_no_text_is_told_and_not_taken_for_an_empty_list(body: bytes) -> None:
+    assert judge_checklist(body) == Checklist(ChecklistState.UNREADABLE, "HEARTBEAT.md is not a text in UTF-8")
 
 
 @pytest.mark.parametrize(("size", "state"), [(262_144, ChecklistState.EMPTY), (262_145, ChecklistState.FILLED)])
-def test_only_a_file_that_was_read_to_its_end_is_empty(tmp_path: Path, size: int, state: ChecklistState) -> None:
-    assert read_checklist_file(written(tmp_path, b"\n" * size)).state is state
+async def test_only_a_file_that_was_read_to_its_end_is_empty(size: int, state: ChecklistState) -> None:
+    async def read(name: str, limit: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        assert name == "HEARTBEAT.md"
+        return (b"\n" * size)[:limit]
+
+    assert await read_checklist(read) == Checklist(state)
 
 
-def test_a_character_that_lies_across_the_bound_is_no_fault(tmp_path: Path) -> None:
-    assert read_checklist_file(written(tmp_path, b"#" * 262_143 + "é".encode())) == Checklist(ChecklistState.FILLED)
-
-
-def test_a_file_without_rights_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr(os, "open", refuse)  # the suite may run as root, who may read everything
-    found = read_checklist_file(written(tmp_path, b""))
-    assert found == Checklist(ChecklistState.UNREADABLE, "HEARTBEAT.md cannot be read: Permission denied")
+def test_a_character_that_lies_across_the_bound_is_no_fault() -> None:
+    assert judge_checklist(b"#" * 262_143 + "é".encode()) == Checklist(ChecklistState.FILLED)
 
 
 @pytest.mark.parametrize(
-    ("make", "problem"),
+    ("error", "expected"),
     [
-        (Path.mkdir, "Is a directory|it is not a file"),
-        (os.mkfifo, "it is not a file"),  # and it is not waited for
-        (lambda path: path.symlink_to(path.name), "Too many levels"),
+        (FileNotFoundError(errno.ENOENT, "none"), Checklist(ChecklistState.MISSING)),
+        (NotADirectoryError(errno.ENOTDIR, "none"), Checklist(ChecklistState.MISSING)),
+        *(
+            (error, Checklist(ChecklistState.UNREADABLE, f"HEARTBEAT.md cannot be read: {why}"))
+            for error, why in [
+                (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"),
+                (ValueError("embedded null byte"), "embedded null byte"),
+                (WorkerExited("its node was lost"), "its node was lost"),
+            ]
+        ),
     ],
-    ids=["directory", "pipe", "link to itself"],
 )
-def test_what_is_no_file_is_a_problem_and_nothing_stays_open(
-    tmp_path: Path, make: Callable[[Path], object], problem: str
-) -> None:
-    def open_files() -> int:
-        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+async def test_no_file_is_no_problem_and_what_cannot_be_read_is_one(error: Exception, expected: Checklist) -> None:
+    async def read(_name: str, _limit: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        raise error
 
-    make(tmp_path / CHECKLIST_NAME)
-    before = open_files()
-    found = read_checklist_file(tmp_path / CHECKLIST_NAME)
-    assert found.state is ChecklistState.UNREADABLE
-    assert re.search(f"HEARTBEAT.md cannot be read: ({problem})", found.problem)
-    read_checklist_file(written(tmp_path / "..", b"x"))
-    assert open_files() == before
+    assert await read_checklist(read) == expected
 
 
-def test_a_path_that_cannot_be_is_a_problem() -> None:
-    found = read_checklist_file(Path("a\0b"))
-    assert found.state is ChecklistState.UNREADABLE
-    assert "null" in found.problem
+@pytest.mark.usefixtures("virtual_time")
+async def test_a_file_that_does_not_come_is_not_waited_for_for_long() -> None:
+    async def read(_name: str, _limit: int) -> bytes:
+        await trio.sleep_forever()
+        raise AssertionError
 
-
-async def test_a_workspace_is_looked_at_beside_everything_else(tmp_path: Path) -> None:
-    written(tmp_path, b"- look at the disk\n")
-    assert await read_checklist(tmp_path) == Checklist(ChecklistState.FILLED)
-    assert await read_checklist(tmp_path / "elsewhere") == Checklist(ChecklistState.MISSING)
-
-
-async def test_a_file_system_that_does_not_answer_holds_up_nobody_for_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
-    answers, left = threading.Event(), threading.Event()
-
-    def hang(path: Path) -> Checklist:
-        answers.wait(20)
-        left.set()
-        return read_checklist_file(path)
-
-    monkeypatch.setattr(checklist, "read_checklist_file", hang)
-    limiter = trio.CapacityLimiter(1)
-    try:
-        for _ in range(3):  # the first hangs in its thread, the others find no room for one
-            begun = trio.current_time()
-            found = await read_checklist(tmp_path, limiter=limiter)
-            assert trio.current_time() - begun == pytest.approx(5)
-            assert found.state is ChecklistState.UNREADABLE
-            assert found.problem == "HEARTBEAT.md cannot be read: no answer within 5 s"
-        assert limiter.borrowed_tokens == 1
-    finally:
-        answers.set()
-        await trio.to_thread.run_sync(partial(left.wait, 20))
+    begun = trio.current_time()
+    found = await read_checklist(read)
+    assert trio.current_time() - begun == pytest.approx(5)
+    assert found == Checklist(ChecklistState.UNREADABLE, "HEARTBEAT.md cannot be read: no answer within 5 s")

@@ -1,6 +1,5 @@
 """Gates and events at work, in virtual time: which beats are skipped, which events a beat reports and when."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,13 +72,10 @@ async def test_an_interval_beat_without_a_worker_is_skipped_and_one_for_events_w
     ],
 )
 async def test_an_empty_checklist_skips_beats_that_no_caller_asked_for_and_an_unreadable_one_does_not(
-    nursery: trio.Nursery, tmp_path: Path, body: bytes, reason: WakeReason, expected: tuple[Any, str]
+    world: World, body: bytes, reason: WakeReason, expected: tuple[Any, str]
 ) -> None:
-    world = World()  # in real time: a thread reads the file
-    world.run_time, world.workspace = 0, str(tmp_path)
-    (tmp_path / "HEARTBEAT.md").write_bytes(body)
-    heartbeat = await world.open()
-    await nursery.start(heartbeat.run)
+    world.files["HEARTBEAT.md"] = body
+    heartbeat = await world.serve()
     report = await heartbeat.run_now("main", reason)
     assert (report.skipped, report.problem) == expected
 

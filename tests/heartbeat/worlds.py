@@ -66,7 +66,8 @@ class World:
         self.busy: set[str] = set()
         self.claimed: set[str] = set()
         self.has_a_worker = True
-        self.workspace: str | None = None
+        self.files: dict[str, bytes] = {}
+        """In the workspace."""
         self.bad_targets: set[str] = set()
         self.answer: Callable[[BeatRequest], BeatAnswer] = report_all
         self.run_time = 1.0
@@ -195,8 +196,13 @@ class World:
     def has_room(self, agent: str, session: str) -> bool:
         return self.has_a_worker and bool(agent) and bool(session)
 
-    def workspace_of(self, agent: str, session: str) -> str | None:
-        return self.workspace if agent and session else None
+    async def read_file(self, agent: str, session: str, name: str, limit: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        assert agent
+        assert session
+        if name not in self.files:
+            raise FileNotFoundError(name)
+        return self.files[name][:limit]
 
     def mark_active(self, session: str) -> None:
         self.active.append(session)

@@ -1,6 +1,8 @@
 """Workers made of memory, for tests of the shell on a virtual clock: real client, real machine, no process."""
 
+import errno
 import itertools
+import os
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -84,6 +86,12 @@ class MemoryWorker:
         await trio.lowlevel.checkpoint()
         return {"session_file": transcript}
 
+    async def fetch(self, path: str, limit: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if path not in self.launcher.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self.launcher.files[path][:limit]
+
     async def serve(self) -> None:
         self.transport.say({"event": "ready", "data": {"protocol": 1, **self.said_when_ready}})
         while True:
@@ -164,6 +172,8 @@ class MemoryLauncher:
         self.taken: frozenset[str | None] = frozenset()
         """Names that sessions of an earlier life have for theirs."""
         self.damaged: set[str] = set()
+        self.files: dict[str, bytes] = {}
+        """In the working directory of every worker."""
         self.node = ""
         self.keeping: trio.Event | None = None
         """What every ``keep`` waits for."""

@@ -151,6 +151,10 @@ class MemoryProcess(MemoryTransport):
         await self.keep(transcript)
         return self.has_transcripts
 
+    async def fetch(self, path: str, limit: int) -> bytes:
+        await trio.lowlevel.checkpoint()
+        return f"{path}"[:limit].encode()
+
     async def stop(self, *, abort: Abort | None = None, force: bool = False) -> ExitStatus:  # noqa: ARG002 - the interface's
         self.exit()
         return await self.wait_exit()
