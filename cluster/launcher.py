@@ -93,7 +93,7 @@ class ClusterLauncher:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(process.run)
                     try:
-                        failure = await _start_failure(process)
+                        failure = await _start_failure(process, force)
                         if failure is None:
                             nursery.start_soon(client.run)
                             known = local.known_transcripts
@@ -130,10 +130,19 @@ class _NoSlot(AbstractAsyncContextManager[LocalWorker]):
         """Never entered."""
 
 
-async def _start_failure(process: RemoteProcess) -> WorkerStartFailed | None:
-    """Wait until it runs; why it does not."""
-    try:
-        await process.wait_started()
-    except WorkerStartFailed as exc:
-        return exc
-    return None
+async def _start_failure(process: RemoteProcess, force: trio.Event) -> WorkerStartFailed | None:
+    """Wait until it runs; why it does not. ``force`` ends what its start may wait for."""
+    failure: WorkerStartFailed | None = None
+
+    async def hurry() -> None:
+        await force.wait()
+        await process.stop(force=True)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hurry)
+        try:
+            await process.wait_started()
+        except WorkerStartFailed as exc:
+            failure = exc
+        nursery.cancel_scope.cancel()
+    return failure

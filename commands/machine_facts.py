@@ -158,7 +158,7 @@ def _workspaces(settings: Settings, data_dir: Path) -> Iterator[WorkspaceFacts]:
             except UsageError as exc:
                 yield WorkspaceFacts(f"of {agent}/{role}", f"agents.{agent}", exc.message)
                 continue
-            if found.source != "default" and found.path not in seen:
+            if found.source != "default" and found.path not in seen and not settings.has_remote_workspace(agent):
                 seen.add(found.path)
                 is_shared = not settings.has_workspace_per_session(agent)
                 yield WorkspaceFacts(found.path, found.source, workspace_problem(found), is_shared)

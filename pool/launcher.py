@@ -100,7 +100,8 @@ class LocalLauncher:
         plan, settings = worker_plan(worker_id, profile, self.data_dir), settings_for(self.settings, profile)
         dialect = dialect_for(profile, settings, self.data_dir, partial(self.attended, worker_id))
         with self.open_log(worker_id) as log, self.host.prepare(plan, settings, log) as spec:
-            process = await self.host.spawn(spec, settings, on_logged=partial(self.log_changes.note, worker_id))
+            on_logged = partial(self.log_changes.note, worker_id)
+            process = await self.host.spawn(spec, settings, prepare=plan.prepare, stop=force, on_logged=on_logged)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
                 journal = JournalWriter() if DIALECTS[profile.dialect].keeps_journal else None

@@ -30,6 +30,7 @@ def worker_plan(worker_id: str, profile: CapabilityProfile, data_dir: Path) -> W
         own_agent_dir=traits.private_agent_dir,
         is_bundled=profile.command == DIALECTS["native"].default_command,
         may_be_wrapper=traits.may_be_wrapper,
+        prepare=profile.prepare,
     )
 
 

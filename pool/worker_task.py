@@ -137,7 +137,7 @@ class WorkerTask:
             self.error = WorkerExited(f"worker {self.id} was stopped ({why})", worker=self.id)
         if not self._stop_requested.is_set() and self._worker is not None:
             self.commands = self._worker.client.background
-        if force:
+        if force or self._worker is None:  # one that is being prepared for its start hears nothing else
             self._force.set()
         self._stop_requested.set()
 

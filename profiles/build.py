@@ -115,8 +115,7 @@ def _build(
     else:
         _check_role(role, role_settings, definition)
         arguments, declared, resources = _extra_args(definition), _declared(definition, appended), Resources()
-    if definition.group:
-        declared["group"] = _json(definition.group)
+    declared |= {name: _json(value) for name, value in _places(definition).items() if value}
     return make_profile(
         agent=agent,
         role=role,
@@ -148,6 +147,11 @@ def _declared(definition: AgentSettings, appended: str) -> dict[str, str]:
         "resume": None if definition.resume == "auto" else definition.resume,
     }
     return {name: _json(value) for name, value in facts.items() if value is not None}
+
+
+def _places(definition: AgentSettings) -> dict[str, object]:
+    """Where its workers run, and what is done there."""
+    return {"group": definition.group, "prepare": definition.prepare}
 
 
 def _soft(definition: AgentSettings) -> SoftArgs:

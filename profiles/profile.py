@@ -126,6 +126,11 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     @property
+    def prepare(self) -> tuple[str, ...]:
+        """The command that fills its working directory where none of its workers has been."""
+        return tuple(self._declared_value("prepare", list[str]) or ())
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Values that nothing may show that the worker says."""
         return (*secret_values(self.env, self.secret_env), *server_secrets(self._mcp_servers))

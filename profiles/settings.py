@@ -114,6 +114,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     group: str = ""
     """The group of nodes, of ``[cluster.groups]``, that its workers run on; empty = this machine, and nodes of no
     group."""
+    prepare: list[str] = []
+    """A command that fills the working directory, run in it once on each machine before a worker starts there, within
+    120 s, as ``["git", "clone", "https://host/project", "."]``; a start fails with it."""
     timeout_seconds: Seconds | None = None
     """A run of this agent ends after this; 0 = never; unset = as ``agents.defaults`` says. No part of the profile."""
 
@@ -205,6 +208,11 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def group_of(self, agent: str) -> str:
         """The group of nodes that the agent's workers run on; "" where it names none."""
         return self.agents.get(agent, AgentSettings()).group
+
+    def has_remote_workspace(self, agent: str) -> bool:
+        """Whether the agent's directories lie on nodes, or are made by a command where a worker starts."""
+        definition = self.agents.get(agent, AgentSettings())
+        return bool(definition.group or definition.prepare)
 
     def has_workspace_per_session(self, agent: str) -> bool:
         """Whether each session of the agent works in a directory of its own."""

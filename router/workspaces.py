@@ -10,6 +10,7 @@ import msgspec
 from errors import UsageError
 from profiles import ProfilesSettings, workspace_of
 from router.settings import RouterSettings
+from wire.files import WORKSPACES_DIR
 
 _NAMES = {ord(":"): "+"} | {byte: chr(byte) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789-_"}
 _MAX_LENGTH = 160
@@ -67,7 +68,7 @@ def find_workspace(
         finding = _configured(configured, f"roles.{role}.workspace" if by_role else f"agents.{agent}.workspace")
     else:
         name = role if _PLAIN_NAME.fullmatch(role) else file_name(role)
-        path = str(data_dir / "workspaces" / name)
+        path = str(data_dir / WORKSPACES_DIR / name)
         finding = WorkspaceDecision(path=path, shared=path, source="default")
     _check_not_private(os.path.normpath(finding.path), os.path.normpath(data_dir), finding)
     if session is None or not profiles.has_workspace_per_session(agent):
@@ -113,8 +114,11 @@ def make_workspace(
     data_dir: Path,
     *,
     session: str | None = None,
+    is_left_to_host: bool = False,
 ) -> str:
     """The same directory, there from now on: made with mode 0700 when missing.
+
+    ``is_left_to_host``: nothing is made, as the machine that a worker starts on sees to it (``rpc.preparation``).
 
     Of a configured one only the last level is made: a misspelt path should be noticed. Raises UsageError also when it
     is no directory, cannot be made, or lies by a symbolic link inside a directory that is kept private; and when a
@@ -123,6 +127,8 @@ def make_workspace(
     finding = find_workspace(settings, profiles, agent, role, data_dir, session=session)
     path, shared = Path(finding.path), Path(finding.shared)
     _check_not_private(os.path.realpath(shared), os.path.realpath(data_dir), finding)
+    if is_left_to_host:
+        return finding.path
     try:
         if finding.source == "default":
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -14,10 +14,12 @@ from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.fork_server import ForkServer
 from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateAgentDir
+from rpc.preparation import Preparations
 from rpc.process import WorkerProcess
 from rpc.prompt_files import PROMPT_DIR, PromptArgument, prompt_files
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
+from wire.files import WORKSPACES_DIR
 from wire.process_title import TITLE_VARIABLE
 
 _PARENT_VARIABLE = "POOL_WORKER_PARENT"
@@ -36,7 +38,8 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     ``argv`` names the agent's ``transcript_dir``. ``env``: its own variables, beside what the machine lets through.
     ``prompts`` become files whose paths replace arguments. ``secrets``: values of ``env`` that are hidden in its
     stderr. ``own_agent_dir``: it gets a copy of pi's agent directory. ``is_bundled``: its program is the bundled agent.
-    ``may_be_wrapper`` as in ``rpc.spawn.WorkerSpec``.
+    ``may_be_wrapper`` as in ``rpc.spawn.WorkerSpec``. ``prepare``: the command that fills ``cwd`` where no worker has
+    been yet; see ``rpc.preparation``.
     """
 
     worker_id: str
@@ -49,6 +52,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     own_agent_dir: bool = False
     is_bundled: bool = False
     may_be_wrapper: bool = False
+    prepare: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         # Values of environment variables may be secret, arguments may hold whole system prompts.
@@ -78,6 +82,7 @@ class WorkerHost:
         self._data_dir = data_dir
         self._base_env = os.environ if base_env is None else base_env
         self._fork_server: ForkServer | None = None
+        self._preparations = Preparations(data_dir / "prepared", self.children)
 
     def close(self) -> None:
         """Remove the instance's cgroup; its workers are gone by then."""
@@ -106,6 +111,7 @@ class WorkerHost:
         ``log_path``: where its stderr goes. Raises WorkerStartFailed.
         """
         sessions = self.make_directory(_SESSIONS_DIR, plan.agent)
+        self._make_default_workspace(plan.cwd)
         with (
             self._agent_dir(plan, sessions) as own_env,
             prompt_files(plan.worker_id, plan.argv, plan.prompts, self.make_directory(PROMPT_DIR)) as argv,
@@ -127,9 +133,20 @@ class WorkerHost:
             )
 
     async def spawn(
-        self, spec: WorkerSpec, settings: RpcSettings, *, on_logged: Callable[[], None] = lambda: None
+        self,
+        spec: WorkerSpec,
+        settings: RpcSettings,
+        *,
+        prepare: tuple[str, ...] = (),
+        stop: trio.Event,
+        on_logged: Callable[[], None] = lambda: None,
     ) -> WorkerProcess:
-        """Start what was prepared, forked where that can be. Its owner runs ``supervise``. Raises WorkerStartFailed."""
+        """Start what was prepared, forked where that can be. Its owner runs ``supervise``. Raises WorkerStartFailed.
+
+        ``prepare``: the plan's, which may take its time; ``stop`` ends it.
+        """
+        if prepare:
+            await self._preparations.prepare(prepare, spec, settings, stop)
         forked = None if self._fork_server is None else await self._fork_server.start(spec)
         return WorkerProcess.spawn(
             spec, self.children, settings, cgroups=self.cgroup, started=forked, on_logged=on_logged
@@ -157,6 +174,12 @@ class WorkerHost:
             on_lost=lambda reason: emit("fork_server_lost", {"reason": reason}),
         )
         await self._fork_server.run(task_status=task_status)
+
+    def _make_default_workspace(self, cwd: str) -> None:
+        """The directory of a role that has none of its own: only the supervisor's machine is sure to have it."""
+        default = Path(os.path.realpath(self._data_dir)) / WORKSPACES_DIR
+        if Path(cwd).is_relative_to(default):
+            self.make_directory(WORKSPACES_DIR, *Path(cwd).relative_to(default).parts)
 
     @contextmanager
     def _agent_dir(self, plan: WorkerPlan, sessions: Path) -> Iterator[dict[str, str]]:

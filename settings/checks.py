@@ -182,7 +182,7 @@ def _workspace_problems(settings: Settings, agent: str, role: str) -> Iterator[P
     except UsageError as exc:
         yield Problem(("agents", agent), exc.message)
         return
-    problem = workspace_problem(found)
+    problem = None if settings.has_remote_workspace(agent) else workspace_problem(found)
     if problem is not None:
         yield Problem(tuple(found.source.split(".")), f"the workspace {found.path} {problem}")
 

@@ -6,6 +6,9 @@ import pwd
 import stat
 from pathlib import Path
 
+WORKSPACES_DIR = "workspaces"
+"""Where the working directories of roles lie that have none of their own, in the data directory."""
+
 
 class IrregularFile(OSError):
     """There is something under that name, but no regular file."""

@@ -106,7 +106,8 @@ class HostedWorker:
             settings = start.settings()
             self._make_workspace(Path(start.plan.cwd))
             with self._host.prepare(start.plan, settings) as spec:
-                self._process = await self._host.spawn(spec, settings)
+                stop = self._is_asked_to_stop
+                self._process = await self._host.spawn(spec, settings, prepare=start.plan.prepare, stop=stop)
                 self._process.on_stderr(self._send_stderr)
                 self._link.send_message(FrameKind.STARTED, Started(self._process.pid), self._channel)
                 async with trio.open_nursery() as nursery:

@@ -153,7 +153,10 @@ class ProfileCache:
     async def _build(self, parts: AgentParts, place: _CacheKey) -> CapabilityProfile:
         agent, role, session, own = place
         if own is None:
-            cwd = make_workspace(parts.router, parts.profiles, agent, role, self._data_dir, session=session)
+            settings, is_left = parts.profiles, parts.profiles.has_remote_workspace(agent)
+            cwd = make_workspace(
+                parts.router, settings, agent, role, self._data_dir, session=session, is_left_to_host=is_left
+            )
         else:
             cwd = check_directory(own, self._data_dir)
         conventions = build_gateway_prompt(

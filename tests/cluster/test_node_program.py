@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
@@ -51,9 +52,16 @@ async def process_on(
     nodes: Cluster, nursery: trio.Nursery, *argv: str, secrets: tuple[str, ...] = ()
 ) -> AsyncGenerator[RemoteProcess, None]:
     """A program on the node ``a``; killed at the end of the block."""
+    plan = WorkerPlan(worker_id=f"w{len(argv[-1])}", agent="main", argv=argv, cwd="/", secrets=secrets)
+    async with process_of(nodes, nursery, plan) as process:
+        yield process
+
+
+@asynccontextmanager
+async def process_of(nodes: Cluster, nursery: trio.Nursery, plan: WorkerPlan) -> AsyncGenerator[RemoteProcess, None]:
+    """The same for a whole plan."""
     node = nodes.desk.linked("a")
     assert node is not None
-    plan = WorkerPlan(worker_id=f"w{len(argv[-1])}", agent="main", argv=argv, cwd="/", secrets=secrets)
     process = node.start(plan, RpcSettings(), LineLog(None, 1 << 20))
     nursery.start_soon(process.run)
     try:
@@ -101,6 +109,22 @@ async def test_files_of_a_working_directory_on_a_node_are_fetched_up_to_a_limit(
                     await worker.fetch(f"{where}/none", 10)
                 with pytest.raises(OSError, match="it is no regular file"):
                     await worker.fetch(f"{where}/pipe", 10)
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_working_directory_is_made_and_filled_on_the_node_before_the_worker_starts(tmp_path: Path) -> None:
+    with trio.fail_after(60):
+        async with cluster(tmp_path) as nodes, trio.open_nursery() as nursery:
+            await nodes.add("a")
+            cwd = nodes.data_dir / "workspaces" / "default"
+            plan = WorkerPlan(worker_id="w1", agent="main", argv=("cat", "made"), cwd=str(cwd))
+            async with process_of(nodes, nursery, msgspec.structs.replace(plan, prepare=("touch", "made"))) as worker:
+                assert await worker.wait_exit() == ExitStatus(0)
+            failing = msgspec.structs.replace(plan, prepare=("sh", "-c", "echo no such branch; exit 9"))
+            with pytest.raises(WorkerStartFailed, match="its command `prepare` exited with code 9: no such branch"):
+                async with process_of(nodes, nursery, failing):
+                    pass
+            assert not cwd.exists(), "on the node alone"
             nursery.cancel_scope.cancel()
 
 

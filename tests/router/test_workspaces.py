@@ -51,6 +51,11 @@ def test_the_home_directory_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None
     assert find_workspace(settings, PLAIN, "main", "coder", Path("/data")).path == "/home/me/code"
 
 
+def test_what_is_left_to_the_machine_of_the_worker_is_not_made_here(tmp_path: Path) -> None:
+    path = make_workspace(NOTHING, PLAIN, "main", "coder", tmp_path / "data", is_left_to_host=True)
+    assert (path, list(tmp_path.iterdir())) == (str(tmp_path / "data" / "workspaces" / "coder"), [])
+
+
 def test_a_missing_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     find_workspace(NOTHING, PLAIN, "main", "coder", data_dir)
