@@ -1,6 +1,5 @@
 """The supervisor's end of its nodes' links: who is let in, whose worker says what, when a lost node is fenced."""
 
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ import trio
 
 from cluster.engines.engine import DialTarget
 from cluster.frames import FROM_NODE, FROM_STRANGER, Frame, FrameKind, LinkViolation
+from cluster.invitations import Invitations
 from cluster.link import Link
 from cluster.messages import Beat, Bye, Hello, Welcome, decode_hello, decode_message
 from cluster.nodes import NodeAdmission, NodeLife, NodeRoster
@@ -78,7 +78,7 @@ class NodeDesk:
         self._emit = emit
         self._read_token = read_token
         self._table = NodeRoster(lease=lease, margin=margin)
-        self._invited: dict[str, NodeOrigin] = {}
+        self._invitations = Invitations()
         self._lives: dict[str, RemoteNode] = {}
         self._changed = trio.Event()
         self._strangers = 0
@@ -90,9 +90,7 @@ class NodeDesk:
 
     def invite(self, name: str, *, engine: str = "", labels: Mapping[str, str] = _NO_LABELS, slots: int = 0) -> str:
         """See ``Desk``."""
-        secret = secrets.token_urlsafe(24)
-        self._invited[name] = NodeOrigin(engine=engine, labels=labels, slots=slots, secret=secret)
-        return secret
+        return self._invitations.invite(name, NodeOrigin(engine=engine, labels=labels, slots=slots))
 
     async def serve(
         self, wire: LinkWire, name: str, *, engine: str = "", labels: Mapping[str, str] = _NO_LABELS, slots: int = 0
@@ -121,6 +119,7 @@ class NodeDesk:
         node = self.linked(name)
         if node is not None:
             node.is_dismissed = True
+            self._invitations.revoke(name)
             node.link.send_message(FrameKind.BYE, Bye(reason))
 
     # --- figures ------------------------------------------------------------------------------------------------------
@@ -134,8 +133,12 @@ class NodeDesk:
     async def wait_linked(self, name: str) -> RemoteNode:
         """Wait until a node is linked."""
         while (node := self.linked(name)) is None:
-            await self._changed.wait()
+            await self.wait_changed()
         return node
+
+    async def wait_changed(self) -> None:
+        """Wait until a node is linked, or lost."""
+        await self._changed.wait()
 
     def absent(self) -> Iterator[NodeStatus]:
         """Nodes that were lost and are not fenced, and those that were refused last."""
@@ -184,10 +187,12 @@ class NodeDesk:
             raise WireClosed("too many peers at once that have not said who they are")
         self._strangers += 1
         try:
-            await wire.shake_hands()
-            return decode_hello((await link.receive_first(FROM_STRANGER, _HELLO_TIMEOUT)).payload)
+            with trio.move_on_after(_HELLO_TIMEOUT):
+                await wire.shake_hands()
+                return decode_hello((await link.receive_first(FROM_STRANGER, _HELLO_TIMEOUT)).payload)
         finally:
             self._strangers -= 1
+        raise WireClosed(f"it did not say who it is within {_HELLO_TIMEOUT:g} s")
 
     def _admit(self, hello: Hello, link: Link, name: str, origin: NodeOrigin | None) -> RemoteNode | None:
         """The node, welcome; None: it was refused."""
@@ -216,13 +221,14 @@ class NodeDesk:
             raise LinkViolation(f"node {hello.name} has no life")
         node = self._lives[hello.instance] = RemoteNode(hello, link, life, self._data_dir / "sessions", origin)
         proof = home_proof(token, self._fingerprint, hello.instance) if token else ""
-        link.send_message(FrameKind.WELCOME, Welcome(lease=self._lease, data_dir=str(self._data_dir), proof=proof))
+        node.next_secret = self._invitations.welcome(hello.name, hello.secret)
+        welcome = Welcome(lease=self._lease, data_dir=str(self._data_dir), proof=proof, secret=node.next_secret)
+        link.send_message(FrameKind.WELCOME, welcome)
         return node
 
     def _origin_of(self, hello: Hello, token: str) -> NodeOrigin | None:
-        invited = self._invited.get(hello.name)
-        if invited is not None:
-            return invited if is_same(invited.secret, hello.secret) else None
+        if self._invitations.is_invited(hello.name):
+            return self._invitations.origin_of(hello.name, hello.secret)
         is_known = token and is_same(node_proof(token, self._fingerprint, hello.instance), hello.proof)
         return NodeOrigin(engine="join") if is_known else None
 
@@ -258,6 +264,7 @@ class NodeDesk:
 
     def _join(self, node: RemoteNode) -> None:
         node.is_ready = True
+        self._invitations.confirm(node.name, node.next_secret)
         self._refused.pop(node.name, None)
         self._watcher.joined(node)
         facts = {"node": node.name, "group": node.group, "engine": node.engine, "slots": node.slots}
@@ -269,15 +276,15 @@ class NodeDesk:
         node.end_reason = node.end_reason or reason
         self._table.unlinked(node.life)
         node.lost(node.end_reason)
-        if node.is_dismissed:
-            self._table.swept(node.life)
-            self._fence(node.life, silently=True)
         if node.is_ready:
             workers = self._watcher.lost(node, node.end_reason)
             if reason and not node.is_dismissed:
                 self._emit("node_lost", {"node": node.name, "reason": node.end_reason, "workers": workers})
         elif reason:
             self._note_refusal(node.name, node.engine, reason)
+        if node.is_dismissed or node.has_swept:
+            self._table.swept(node.life)
+            self._fence(node.life, silently=node.is_dismissed)
         self._notify()
 
     def _fence(self, life: NodeLife, *, silently: bool = False) -> None:

@@ -53,12 +53,17 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor takes the node. ``lease``: seconds. ``data_dir``: where transcripts lie, on both.
 
-    ``proof``: that it has the token that the node has.
+    ``proof``: that it has the token that the node has. ``secret``: what an invited node shows at its next link, in
+    place of the one that it has shown.
     """
 
     lease: float
     data_dir: FilePath
     proof: Word = ""
+    secret: Word = ""
+
+    def __repr__(self) -> str:
+        return f"Welcome(lease={self.lease} {self.data_dir})"  # without its secret
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -221,10 +226,14 @@ class FilePart(msgspec.Struct, frozen=True):
 
 
 class Bye(msgspec.Struct, frozen=True):
-    """The link ends in order. ``retry_after``: seconds after which it may be tried again; None = not at all."""
+    """The link ends in order. ``retry_after``: seconds after which it may be tried again; None = not at all.
+
+    ``swept``: of a node, that nothing runs any more that was started over the link.
+    """
 
     reason: Reason = ""
     retry_after: float | None = None
+    swept: bool = False
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -23,7 +23,6 @@ class NodeOrigin(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     labels: Mapping[str, str] = {}
     slots: int = 0
-    secret: str = ""
 
 
 class RemoteNode:
@@ -33,7 +32,8 @@ class RemoteNode:
         hello: what it said of itself. is_linked: False once its link has ended. is_ready: whether it takes workers.
         labels, given_slots: what its engine says, else what it says itself. group, slots: those that it counts with.
         load, memory_free, rtt: the latest figures: of its machine, bytes, seconds.
-        is_dismissed: it was sent away with nothing left on it. end_reason: why its link is closed from here.
+        is_dismissed: it was sent away with nothing left on it. has_swept: it has left, and nothing runs there any more.
+        end_reason: why its link is closed from here. next_secret: what it was given for its next link.
     """
 
     def __init__(self, hello: Hello, link: Link, life: NodeLife, sessions: Path, origin: NodeOrigin) -> None:
@@ -47,8 +47,8 @@ class RemoteNode:
         self.load: float | None = None
         self.memory_free: int | None = None
         self.rtt: float | None = None
-        self.is_linked, self.is_ready, self.is_dismissed = True, False, False
-        self.end_reason = ""
+        self.is_linked, self.is_ready, self.is_dismissed, self.has_swept = True, False, False, False
+        self.end_reason = self.next_secret = ""
         self._sessions = sessions
         self._processes: dict[int, RemoteProcess] = {}
         self._channels = NODE_CHANNEL
@@ -90,7 +90,9 @@ class RemoteNode:
             case FrameKind.FACTS:
                 self._take_facts(decode_message(frame.payload, Facts))
             case FrameKind.BYE:
-                raise WireClosed(f"it says: {decode_message(frame.payload, Bye).reason}")
+                bye = decode_message(frame.payload, Bye)
+                self.has_swept = bye.swept
+                raise WireClosed(f"it says: {bye.reason}")
             case _:
                 raise LinkViolation(f"{frame.kind.name} does not concern a node")
 

@@ -5,6 +5,7 @@ import hmac
 import socket
 import ssl
 from collections import deque
+from contextlib import suppress
 from typing import Self
 
 import trio
@@ -124,6 +125,11 @@ class LinkWire:
                 await self._flush()
         except WireClosed:
             return  # the reader meets the same end, and says how
+
+    async def wait_written(self) -> None:
+        """Write what is queued, where ``run_writer`` does not; returns also where that cannot be."""
+        with suppress(WireClosed):
+            await self._flush()
 
     def close(self) -> None:
         """Close the descriptors; tasks that wait on them wake up."""

@@ -6,7 +6,8 @@ the next HELLO says that nothing of the last one runs.
 
 import os
 import secrets
-from collections.abc import Awaitable, Callable
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import trio
 from cluster.frames import FROM_HOME, NODE_CHANNEL, Frame, FrameKind, LinkViolation
 from cluster.lease import NodeLease
 from cluster.link import Link
-from cluster.messages import Beat, Bye, Facts, Hello, Start, Welcome, decode_message
+from cluster.messages import Beat, Bye, Facts, Hello, Start, Welcome, decode_message, message_frame
 from cluster.node import lease_guard
 from cluster.node.hosted import HostedWorker
 from cluster.proof import home_proof, is_same, node_proof
@@ -35,6 +36,7 @@ _PING_INTERVAL = 1.0  # seconds
 _FACTS_INTERVAL = 5.0
 _WELCOME_TIMEOUT = 10.0
 _FACTS_AT_ONCE = 1000
+_GOODBYE_TIMEOUT = 2.0  # seconds that the last word of a link may take to leave
 _MIN_REDIAL, _MAX_REDIAL = 0.2, 10.0  # seconds between two links, doubled for each one that failed in a row
 
 Dial = Callable[[], Awaitable[LinkWire]]
@@ -77,6 +79,10 @@ def run_node(identity: NodeIdentity, dial: Dial, say: Callable[[str], None], *, 
     trio.run(partial(NodeProgram(identity, say).run, dial, is_single=is_single))
 
 
+class _Dismissed(WireClosed):
+    """The supervisor sends this node away for good."""
+
+
 class NodeProgram:
     """One node, link after link."""
 
@@ -84,9 +90,28 @@ class NodeProgram:
         self._identity = identity
         self._say = say
         self._swept: tuple[str, ...] = ()
+        self._secret = identity.secret
+        self._leaves = ""
 
     async def run(self, dial: Dial, *, is_single: bool) -> None:
-        """Serve one link after the other until cancelled, or a single one. Raises UsageError where it is refused."""
+        """Serve one link after the other, or a single one, until cancelled, dismissed, or ended by SIGTERM or SIGINT.
+
+        A link that it ends itself ends with a word that nothing of it runs any more: the supervisor need not wait for
+        the lease. Raises UsageError where it is refused.
+        """
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals, unwrap_exception_groups():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._leave_when_asked, signals, nursery.cancel_scope)
+                await self._run(dial, is_single=is_single)
+                nursery.cancel_scope.cancel()
+
+    async def _leave_when_asked(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+        async for number in signals:
+            self._leaves = f"it was ended by {signal.Signals(number).name}"
+            self._say(self._leaves)
+            scope.cancel()
+
+    async def _run(self, dial: Dial, *, is_single: bool) -> None:
         self._identity.state_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._swept = await sweep_last_life(self._identity.state_file)
         delay = _MIN_REDIAL
@@ -99,6 +124,9 @@ class NodeProgram:
                 if exc.retry_after is None:
                     raise UsageError(f"the supervisor refuses this node: {exc}") from exc
                 delay = min(max(exc.retry_after, _MIN_REDIAL), 60.0)
+            except _Dismissed as exc:
+                self._say(str(exc))
+                return
             except (OSError, WireClosed, LinkViolation, WorkerStartFailed) as exc:
                 self._say(f"link ended: {exc}")
                 failed_at_once = trio.current_time() - began < _MAX_REDIAL
@@ -109,17 +137,28 @@ class NodeProgram:
 
     async def _serve_once(self, dial: Dial) -> None:
         instance = secrets.token_hex(8)
-        wire = await dial()
+        wire, lease = await dial(), None
         try:
             link, sent = Link(wire), boot_time()
             lease_of = await self._greet(link, instance, wire.peer_fingerprint)
             lease = NodeLease(lease_of.lease, hello_sent=sent)
+            self._secret = lease_of.secret or self._secret
             await _Service(self._identity, link, lease, lease_of, instance).run()
         finally:
-            wire.close()
+            if not self._leaves:
+                wire.close()
             with trio.CancelScope(shield=True):
                 report = await sweep_instance(instance)
-            self._swept = () if report.left else (instance,)
+                self._swept = () if report.left else (instance,)
+                if lease is not None and self._leaves:
+                    await self._say_goodbye(wire)
+            wire.close()
+
+    async def _say_goodbye(self, wire: LinkWire) -> None:
+        """End a link at this program's wish: the supervisor is to know that nothing runs any more, where that is so."""
+        wire.send(message_frame(FrameKind.BYE, NODE_CHANNEL, Bye(self._leaves, swept=bool(self._swept))))
+        with trio.move_on_after(_GOODBYE_TIMEOUT):
+            await wire.wait_written()
 
     async def _greet(self, link: Link, instance: str, fingerprint: str) -> Welcome:
         own = self._identity
@@ -133,7 +172,7 @@ class NodeProgram:
             labels=own.labels,
             memory=_memory(),
             cores=len(os.sched_getaffinity(0)),
-            secret=own.secret,
+            secret=self._secret,
             proof=node_proof(own.token, fingerprint, instance) if own.token else "",
         )
         link.send_message(FrameKind.HELLO, hello)
@@ -274,6 +313,8 @@ class _Service:
                 if self._lease.answered(seq) and self._guard is not None:
                     self._guard.send(lease_guard.extended(self._lease.ends_at))
             case FrameKind.BYE:
-                raise WireClosed(f"the supervisor says: {decode_message(frame.payload, Bye).reason}")
+                bye = decode_message(frame.payload, Bye)
+                text = f"the supervisor says: {bye.reason}"
+                raise WireClosed(text) if bye.retry_after is not None else _Dismissed(text)
             case _:
                 raise LinkViolation(f"{frame.kind.name} does not concern a node")

@@ -95,9 +95,16 @@ class Cluster:
         own = ["--name", name, "--state-dir", str(self._directory / f"state-{name}")]
         return [*own_disk(self.data_dir), sys.executable, "-m", "cli", "node", *own]
 
+    def stderr_of(self, name: str) -> Path:
+        """Where a node program on pipes writes what it has to say."""
+        return self._directory / f"{name}.stderr"
+
     def _start_on_pipes(self, name: str) -> subprocess.Popen[bytes]:
         command = [*self._command(name), "--stdio"]
-        program = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        with self.stderr_of(name).open("ab") as log:
+            program = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0
+            )
         assert program.stdin is not None
         assert program.stdout is not None
         ours = os.dup(program.stdout.fileno()), os.dup(program.stdin.fileno())

@@ -83,6 +83,45 @@ async def test_a_node_program_that_is_started_again_frees_its_sessions_before_th
                     assert (await lease.prompt("RECALL").wait()).text == 'Earlier you said: ["alpha"]'
 
 
+async def test_a_node_program_that_is_asked_to_end_says_that_nothing_runs_and_frees_its_sessions_at_once(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as nodes:  # whose lease is longer than the test
+        with trio.fail_after(50):
+            await nodes.add("a")
+            await nodes.add("b", over="tls")
+            async with Pool(PoolSettings(min=0, max=1), launcher=nodes.launcher) as pool:
+                for target, elsewhere in (("a", "b"), ("b", "a")):
+                    nodes.target = target
+                    async with pool.lease("s", PROFILE) as lease:
+                        pid = await prompted(lease)
+                        nodes.programs["ab".index(target)].terminate()
+                        await lease.wait_ended()
+                    if target == "a":
+                        await nodes.add("a")
+                    nodes.target = elsewhere
+                    async with pool.lease("s", PROFILE) as lease:
+                        assert not is_alive(pid)
+            assert nodes.programs[1].wait(20) == 0
+            lost = [facts["reason"] for event, facts in nodes.events if event == "node_lost"]
+            assert lost == ["it says: it was ended by SIGTERM"] * 2
+
+
+async def test_an_invited_node_comes_back_with_the_secret_that_it_was_given_and_a_dismissed_one_does_not(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as nodes:
+        with trio.fail_after(50):
+            await nodes.add("a", over="tls")
+            first = nodes.desk.linked("a")
+            assert first is not None
+            first.link.close()
+            while nodes.desk.linked("a") in (None, first):
+                await nodes.desk.wait_changed()
+            nodes.desk.dismiss("a", "it was drained")
+            assert await trio.to_thread.run_sync(nodes.programs[0].wait, 20) == 0
+
+
 async def test_a_node_kills_everything_when_its_supervisor_is_gone(tmp_path: Path) -> None:
     async with two_nodes(tmp_path) as (nodes, pool), pool.lease("s", PROFILE) as lease:
         pid = await prompted(lease)

@@ -150,6 +150,51 @@ async def test_a_program_on_a_node_ends_by_the_ladder_and_says_how(tmp_path: Pat
             nursery.cancel_scope.cancel()
 
 
+async def test_values_of_the_environment_are_nowhere_on_a_node_but_in_its_workers(tmp_path: Path) -> None:
+    script = 'echo "key $API_KEY" >&2; echo started; exec cat'
+    plan = WorkerPlan(
+        worker_id="w1",
+        agent="main",
+        argv=("sh", "-c", script),
+        cwd="/",
+        env=(("API_KEY", "canary-secret"),),
+        secrets=("canary-secret",),
+    )
+    failing = msgspec.structs.replace(plan, prepare=("sh", "-c", 'echo "no access with $API_KEY"; exit 1'))
+    with trio.fail_after(60):
+        async with cluster(tmp_path) as nodes, trio.open_nursery() as nursery:
+            program = await nodes.add("a")
+            with pytest.raises(WorkerStartFailed, match="no access with") as refused:
+                async with process_of(nodes, nursery, failing):
+                    pass
+            async with process_of(nodes, nursery, plan) as worker:
+                await received(worker, len(b"started\n"))
+                shown = [refused.value.message, str(refused.value.details), worker.stderr_tail()]
+                shown += await trio.to_thread.run_sync(traces_of, nodes, program.pid)
+                assert [text for text in shown if "canary" in text] == []
+                assert worker.stderr_tail().startswith("key ")
+                environ = await trio.Path(f"/proc/{worker.pid}/environ").read_text()
+                assert "canary-secret" in environ, "the worker has it"
+            nursery.cancel_scope.cancel()
+
+
+def traces_of(nodes: Cluster, program: int) -> list[str]:
+    """What a node leaves for others to read: its files, what it says, and how its processes are called."""
+    disk = Path(f"/proc/{program}/root{nodes.data_dir}")
+    assert (disk / "sessions").is_dir(), "its disk was not looked at"
+    files = [path for path in disk.rglob("*") if path.is_file()]
+    files += [path for path in nodes.data_dir.parent.glob("state-*/*") if path.is_file()] + [nodes.stderr_of("a")]
+    texts = [path.read_text(errors="replace") for path in files]
+    return texts + [Path(f"/proc/{pid}/cmdline").read_text() for pid in (program, *descendants(program))]
+
+
+def descendants(pid: int) -> list[int]:
+    found = [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return found + [each for child in found for each in descendants(child)]
+
+
 async def test_a_start_that_the_node_refuses_fails_as_one_here_does(tmp_path: Path) -> None:
     profiles = ProfilesSettings(agents={"main": AgentSettings(command=["no-such-program"])})
     profile = build_profile(profiles, "main", "default", "/")
