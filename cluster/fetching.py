@@ -37,7 +37,7 @@ class RemoteFiles:
 
     def on_part(self, part: FilePart) -> None:
         """Take a part; those of a request that was given up are dropped. Raises LinkViolation."""
-        self._link.send_message(FrameKind.CREDIT, Credit(files=len(part.data)), self._channel)
+        self._link.reply(FrameKind.CREDIT, Credit(files=len(part.data)), self._channel)
         if part.number != self._number or self._settled.is_set():
             if part.number > self._number:
                 raise LinkViolation(f"channel {self._channel} sends a file that was not asked for")

@@ -254,7 +254,7 @@ class NodeDesk:
         def handle(frame: Frame) -> None:
             if frame.kind is FrameKind.PING:
                 self._table.answered(node.life, boot_time())
-                link.send_message(FrameKind.PONG, decode_message(frame.payload, Beat))
+                link.reply(FrameKind.PONG, decode_message(frame.payload, Beat))
                 if not node.is_ready:  # it has come so far that it can start workers
                     self._join(node)
             else:

@@ -6,7 +6,16 @@ from contextlib import closing
 import msgspec
 import trio
 
-from cluster.frames import FROM_STRANGER, NODE_CHANNEL, Frame, FrameDecoder, FrameKind, Limits, encode_frame
+from cluster.frames import (
+    FROM_STRANGER,
+    NODE_CHANNEL,
+    Frame,
+    FrameDecoder,
+    FrameKind,
+    Limits,
+    LinkViolation,
+    encode_frame,
+)
 from cluster.messages import message_frame
 from cluster.wire import LinkWire, WireClosed
 from errors import unwrap_exception_groups
@@ -15,13 +24,16 @@ WINDOW_BYTES = 512 * 1024
 """Bytes of one channel's stream, in one direction, that may be under way and not consumed."""
 CREDIT_STEP = WINDOW_BYTES // 8
 """Bytes that are consumed before credit for them is sent."""
+MAX_UNREAD_REPLIES = 20_000
+"""Replies that may wait for a peer to read them: one that sends without reading would make this end hold them all."""
+_READS_AT_ONCE = 16  # that find something, before others have their turn
 
 
 class CreditWindow:
     """What one channel may still send of a stream. A sender waits for any room; its piece may be larger than that."""
 
     def __init__(self, size: int = WINDOW_BYTES) -> None:
-        self.left = size
+        self.left = self._size = size
         self._is_unlimited = False
         self._room = trio.lowlevel.ParkingLot()
 
@@ -35,8 +47,10 @@ class CreditWindow:
         self.left -= count
 
     def give(self, count: int) -> None:
-        """The other end has consumed ``count`` bytes."""
+        """The other end has consumed ``count`` bytes. Raises LinkViolation for more than it was sent."""
         self.left += count
+        if self.left > self._size:
+            raise LinkViolation("credit was given for more than was sent")
         if self.has_room:
             self._room.unpark_all()
 
@@ -57,6 +71,7 @@ class Link:
     def __init__(self, wire: LinkWire) -> None:
         self._wire = wire
         self._decoder = FrameDecoder(FROM_STRANGER)
+        self._replies = self._replies_from = 0
 
     def send(self, kind: FrameKind, channel: int, payload: bytes = b"") -> None:
         """Send plain bytes."""
@@ -65,6 +80,16 @@ class Link:
     def send_message(self, kind: FrameKind, message: msgspec.Struct, channel: int = NODE_CHANNEL) -> None:
         """Send a message."""
         self._wire.send(message_frame(kind, channel, message))
+
+    def reply(self, kind: FrameKind, message: msgspec.Struct, channel: int = NODE_CHANNEL) -> None:
+        """Send what a frame of the peer has asked for. Raises LinkViolation where it sends and does not read."""
+        wire = self._wire
+        if wire.sent_bytes - wire.queued_bytes >= self._replies_from:  # all that was sent up to then was taken
+            self._replies, self._replies_from = 0, wire.sent_bytes
+        self._replies += 1
+        if self._replies > MAX_UNREAD_REPLIES:
+            raise LinkViolation("it does not read the answers to what it sends")
+        self.send_message(kind, message, channel)
 
     async def receive_first(self, accepts: Limits, seconds: float) -> Frame:
         """The first frame of the other end. Raises WireClosed, also where it does not come in time; LinkViolation."""
@@ -85,7 +110,7 @@ class Link:
         with unwrap_exception_groups():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._wire.run_writer)
-                data = b""
+                data, reads = b"", 0
                 while True:
                     for frame in self._decoder.feed(data):
                         on_frame(frame)
@@ -94,6 +119,9 @@ class Link:
                         data = await self._wire.receive()
                     if not data:
                         raise WireClosed(f"silent for {silence:g} s")
+                    reads += 1
+                    if reads % _READS_AT_ONCE == 0:  # a wire that always has something waits for nothing
+                        await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
         """Close the wire."""

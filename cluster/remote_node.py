@@ -75,7 +75,7 @@ class RemoteNode:
 
     def forget(self, process: RemoteProcess) -> None:
         """The worker is gone."""
-        self._processes = {channel: each for channel, each in self._processes.items() if each is not process}
+        self._processes.pop(process.channel, None)
 
     def handle(self, frame: Frame) -> None:
         """Take a frame of a worker, or figures of several. Raises LinkViolation."""

@@ -67,7 +67,7 @@ class RemoteProcess:
         self.ended_in_order = False
         self.mask = SecretMask(plan.secrets)
         self._worker_id = plan.worker_id
-        self._channel = channel
+        self.channel = channel
         self._link = link
         self._settings = settings
         self._sessions = sessions
@@ -78,7 +78,7 @@ class RemoteProcess:
         self._inbox: deque[bytes | Piece | Exit | Has] = deque()
         self._has_inbox = trio.Event()
         self._output: deque[bytes] = deque()
-        self._held_bytes = self._consumed = self._stderr_consumed = 0
+        self._held_bytes = self._consumed = self._logged = self._stderr_consumed = 0
         self._is_interrupted = self._is_given_up = False
         self._files = RemoteFiles(link, channel)
         self.fetch = self._files.fetch
@@ -100,10 +100,8 @@ class RemoteProcess:
             case FrameKind.LOG:
                 piece = decode_message(frame.payload, Piece)
                 self._hold(piece, len(piece.data))
-            case FrameKind.EXIT:
-                self._hold(decode_message(frame.payload, Exit), 0)
-            case FrameKind.HAS:
-                self._hold(decode_message(frame.payload, Has), 0)
+            case FrameKind.EXIT | FrameKind.HAS:
+                self._hold(_end_or_answer(frame), 0)
             case FrameKind.ERR:
                 self._take_stderr(frame.payload)
             case FrameKind.CREDIT:
@@ -113,7 +111,7 @@ class RemoteProcess:
             case FrameKind.FILE:
                 self._files.on_part(decode_message(frame.payload, FilePart))
             case FrameKind.STARTED:
-                self.pid = decode_message(frame.payload, Started).pid
+                self._note_start(decode_message(frame.payload, Started).pid)
             case FrameKind.FAILED:
                 failed = decode_message(frame.payload, Failed)
                 details = {"worker": self._worker_id, "refused": failed.is_refused or None}
@@ -122,6 +120,11 @@ class RemoteProcess:
             case _:
                 raise LinkViolation(f"a frame {frame.kind.name} does not belong to a worker")
         self._changed.unpark_all()
+
+    def _note_start(self, pid: int) -> None:
+        if self.pid is not None:
+            raise LinkViolation(f"worker {self._worker_id} is said to start twice")
+        self.pid = pid
 
     def _hold(self, what: bytes | Piece | Exit | Has, size: int) -> None:
         """Keep the order: nothing passes a piece of the transcript that is not on the disk."""
@@ -147,7 +150,10 @@ class RemoteProcess:
                 self._answer = what
             case Piece():
                 self._held_bytes -= len(what.data)
-                self._link.send_message(FrameKind.CREDIT, Credit(log=len(what.data)), self._channel)
+                self._logged += len(what.data)
+                if self._logged >= CREDIT_STEP:
+                    self._link.send_message(FrameKind.CREDIT, Credit(log=self._logged), self.channel)
+                    self._logged = 0
         self._changed.unpark_all()
 
     def _take_stderr(self, data: bytes) -> None:
@@ -155,7 +161,7 @@ class RemoteProcess:
         self._log.feed(data)
         self._stderr_consumed += len(data)
         if self._stderr_consumed >= CREDIT_STEP // 4:
-            self._link.send_message(FrameKind.CREDIT, Credit(stderr=self._stderr_consumed), self._channel)
+            self._link.reply(FrameKind.CREDIT, Credit(stderr=self._stderr_consumed), self.channel)
             self._stderr_consumed = 0
 
     def on_usage(self, usage: Usage) -> None:
@@ -219,7 +225,7 @@ class RemoteProcess:
     def _give_up(self, reason: str) -> None:
         """Kill it; nothing that it says is handed on any more, but its end."""
         self._is_given_up = True
-        self._link.send_message(FrameKind.STOP, EndWorker(force=True), self._channel)
+        self._link.send_message(FrameKind.STOP, EndWorker(force=True), self.channel)
         self._end(ExitStatus(reason=reason), is_gone=False)
 
     # --- Transport ----------------------------------------------------------------------------------------------------
@@ -243,7 +249,7 @@ class RemoteProcess:
         self._held_bytes -= len(data)
         self._consumed += len(data)
         if self._consumed >= CREDIT_STEP:
-            self._link.send_message(FrameKind.CREDIT, Credit(stream=self._consumed), self._channel)
+            self._link.send_message(FrameKind.CREDIT, Credit(stream=self._consumed), self.channel)
             self._consumed = 0
         return data
 
@@ -254,7 +260,7 @@ class RemoteProcess:
         view = memoryview(data)
         while sent < len(view) and self._window.left > 0:
             piece = bytes(view[sent : sent + min(CHUNK_BYTES, self._window.left)])
-            self._link.send(FrameKind.IN, self._channel, piece)
+            self._link.send(FrameKind.IN, self.channel, piece)
             self._window.take(len(piece))
             sent += len(piece)
         return sent
@@ -320,7 +326,7 @@ class RemoteProcess:
         older = self._mirrors.copy()
         if mirror is not None:
             self._mirrors[self._follows] = mirror
-        self._link.send_message(FrameKind.FOLLOW, Follow(path, size, self._follows), self._channel)
+        self._link.send_message(FrameKind.FOLLOW, Follow(path, size, self._follows), self.channel)
         await self._wait_answer()
         for number, old in older.items():  # all that belonged to them came before the answer, and is on the disk
             del self._mirrors[number]
@@ -333,7 +339,7 @@ class RemoteProcess:
             here = await trio.to_thread.run_sync(transcript_facts, Path(transcript), 0)
             if here.size is None:
                 return False
-            self._link.send_message(FrameKind.HAVE, Have(transcript, here.size), self._channel)
+            self._link.send_message(FrameKind.HAVE, Have(transcript, here.size), self.channel)
             there = await self._wait_answer()
             if there.size is not None:
                 here = await trio.to_thread.run_sync(transcript_facts, Path(transcript), there.size)
@@ -360,7 +366,7 @@ class RemoteProcess:
                 await self._puts.wait_room()
                 self._check_life()
                 self._puts.take(len(piece))
-                self._link.send_message(FrameKind.PUT, Piece(offset, piece, is_whole, is_last), self._channel)
+                self._link.send_message(FrameKind.PUT, Piece(offset, piece, is_whole, is_last), self.channel)
                 offset += len(piece)
         await self._wait_answer()
 
@@ -381,7 +387,13 @@ class RemoteProcess:
                 with suppress(PoolError):  # it is on its way out already
                     await abort()
         if not self._is_gone:
-            self._link.send_message(FrameKind.STOP, EndWorker(force), self._channel)
+            self._link.send_message(FrameKind.STOP, EndWorker(force), self.channel)
         while not self._is_gone:
             await self._changed.park()
         return self._status or ExitStatus()
+
+
+def _end_or_answer(frame: Frame) -> Exit | Has:
+    if frame.kind is FrameKind.EXIT:
+        return decode_message(frame.payload, Exit)
+    return decode_message(frame.payload, Has)

@@ -27,7 +27,8 @@ class LinkWire:
     """Bytes both ways over one or two descriptors, which belong to it until ``close``.
 
     ``send`` never waits: what the descriptor does not take is queued, and ``run_writer`` writes it. The queue is
-    bounded by those who send, who wait for credit.
+    bounded by those who send, who wait for credit, and by ``Link.reply``. ``sent_bytes``: all that was ever sent, of
+    which ``queued_bytes`` wait.
     """
 
     def __init__(self, incoming: Pipe, outgoing: Pipe, tls: "_Tls | None" = None) -> None:
@@ -35,7 +36,7 @@ class LinkWire:
         self._tls = tls
         self._queue: deque[memoryview] = deque()
         self._not_empty = trio.lowlevel.ParkingLot()
-        self.queued_bytes = 0
+        self.queued_bytes = self.sent_bytes = 0
         self.peer_fingerprint = ""
         """SHA-256 of the supervisor's certificate, in hex, where this end has dialled."""
 

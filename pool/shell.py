@@ -89,10 +89,10 @@ class Pool:
     async def __aenter__(self) -> Self:
         self._now = trio.lowlevel.current_clock().current_time
         machine = self._machine = PoolMachine(self._initial_settings, rng=self._rng, now=self._now())
-        self.explain, self.owner_of = machine.explain, machine.owner_of
-        self.placement, self.is_quiescent = machine.placement, machine.is_quiescent
-        self.has_session, self.session_of = machine.has_session, machine.session_of
-        self.transcript_of, self.slot_demand = machine.transcript_of, machine.slot_demand
+        self.explain, self.owner_of, self.placement = machine.explain, machine.owner_of, machine.placement
+        self.is_quiescent, self.has_session = machine.is_quiescent, machine.has_session
+        self.session_of, self.transcript_of = machine.session_of, machine.transcript_of
+        self.slot_demand = machine.slot_demand
         self._resets = ConversationResets(
             machine,
             self._raw_listeners,

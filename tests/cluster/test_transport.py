@@ -50,6 +50,8 @@ class SentFrames(Link):
     def send_message(self, kind: FrameKind, message: msgspec.Struct, channel: int = 0) -> None:
         self.send(kind, channel, msgspec.msgpack.encode(message))
 
+    reply = send_message
+
     def taken(self, kind: FrameKind) -> Iterator[Frame]:
         found = [frame for frame in self._frames if frame.kind is kind]
         self._frames = [frame for frame in self._frames if frame.kind is not kind]
