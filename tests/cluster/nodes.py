@@ -18,6 +18,7 @@ from cluster.remote_node import RemoteNode
 from cluster.wire import LinkWire
 from errors import WorkerStartFailed
 from pool.launcher import LocalLauncher
+from tests.cluster.networks import NodeNetwork
 
 ROOT = Path(__file__).parents[2]
 _OWN_DISK = ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"']
@@ -81,12 +82,15 @@ class Cluster:
         """The workers notice it by themselves."""
         return 0
 
-    async def add(self, name: str, *, over: str = "stdio") -> subprocess.Popen[bytes]:
-        """Start a node program, wait until it is linked."""
-        if over == "tls" and self._certificate is None:
+    async def add(
+        self, name: str, *, over: str = "stdio", network: NodeNetwork | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a node program, wait until it is linked; ``network``: where it runs, it dials then."""
+        dials = over == "tls" or network is not None
+        if dials and self._certificate is None:
             self._certificate = await trio.to_thread.run_sync(LifeCertificate.make)
-            self._port = await self._nursery.start(serve_nodes, self.desk, self._certificate, "127.0.0.1", 0)
-        program = self._start_dialling(name) if over == "tls" else self._start_on_pipes(name)
+            self._port = await self._nursery.start(serve_nodes, self.desk, self._certificate, "0.0.0.0", 0)
+        program = self._start_dialling(name, network) if dials else self._start_on_pipes(name)
         self.programs.append(program)
         await self.desk.wait_linked(name)
         return program
@@ -115,12 +119,13 @@ class Cluster:
         self._nursery.start_soon(self.desk.serve, LinkWire.of_pipes(*ours), name)
         return program
 
-    def _start_dialling(self, name: str) -> subprocess.Popen[bytes]:
+    def _start_dialling(self, name: str, network: NodeNetwork | None) -> subprocess.Popen[bytes]:
         assert self._certificate is not None
         secret = self._directory / f"secret-{name}"
         secret.write_text(self.desk.invite(name))
-        where = ["--dial", f"127.0.0.1:{self._port}", "--fingerprint", self._certificate.fingerprint]
-        return subprocess.Popen([*self._command(name), *where, "--secret-file", str(secret)], cwd=ROOT)
+        host, within = ("127.0.0.1", []) if network is None else (network.home, network.command)
+        where = ["--dial", f"{host}:{self._port}", "--fingerprint", self._certificate.fingerprint]
+        return subprocess.Popen([*within, *self._command(name), *where, "--secret-file", str(secret)], cwd=ROOT)
 
 
 @asynccontextmanager
