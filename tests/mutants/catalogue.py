@@ -1,6 +1,7 @@
 """The guards that are taken out, by room: each promise at least once, and the rooms' most expensive mistakes."""
 
 from tests.mutants.acp import ACP_DOOR, ACP_WORKERS
+from tests.mutants.cluster import CLUSTER
 from tests.mutants.mutant import Mutant
 
 _POOL = (
@@ -318,6 +319,7 @@ _STRESS = (
 BY_ROOM: dict[str, tuple[Mutant, ...]] = {
     "pool": _POOL,
     "rpc": (*_RPC, *ACP_WORKERS),
+    "cluster": CLUSTER,
     "gateway": _GATEWAY,
     "store": _STORE,
     "agent": _AGENT,
