@@ -16,6 +16,7 @@ from cluster.messages import Beat, Bye, Hello, Welcome, decode_hello, decode_mes
 from cluster.nodes import NodeAdmission, NodeLife, NodeRoster
 from cluster.proof import home_proof, is_same, node_proof
 from cluster.remote_node import NodeOrigin, RemoteNode
+from cluster.shared import SharedDirectory
 from cluster.wire import LinkWire, WireClosed
 from errors import PoolError
 from pool.budget import TokenBucket
@@ -54,6 +55,7 @@ class NodeDesk:
         watcher: hears of nodes that join and are lost.
         emit: called with an event's name and its facts: node_joined, node_refused, node_lost, node_fenced.
         read_token: the token of nodes that dial by themselves; "" = there is none. Raises PoolError.
+        shared: where transcripts lie that are not sent; None: they are.
 
     Attributes:
         dial: where node programs dial; None where nowhere.
@@ -69,6 +71,7 @@ class NodeDesk:
         watcher: NodeWatcher,
         emit: Callable[[str, dict[str, Any]], None],
         read_token: Callable[[], str] = str,
+        shared: SharedDirectory | None = None,
     ) -> None:
         self.dial: DialTarget | None = None
         self._data_dir = data_dir
@@ -77,6 +80,7 @@ class NodeDesk:
         self._watcher = watcher
         self._emit = emit
         self._read_token = read_token
+        self._shared = shared
         self._table = NodeRoster(lease=lease, margin=margin)
         self._invitations = Invitations()
         self._lives: dict[str, RemoteNode] = {}
@@ -222,7 +226,14 @@ class NodeDesk:
         node = self._lives[hello.instance] = RemoteNode(hello, link, life, self._data_dir / "sessions", origin)
         proof = home_proof(token, self._fingerprint, hello.instance) if token else ""
         node.next_secret = self._invitations.welcome(hello.name, hello.secret)
-        welcome = Welcome(lease=self._lease, data_dir=str(self._data_dir), proof=proof, secret=node.next_secret)
+        node.is_shared = self._shared is not None
+        welcome = Welcome(
+            lease=self._lease,
+            data_dir=str(self._data_dir),
+            proof=proof,
+            secret=node.next_secret,
+            shared=node.is_shared,
+        )
         link.send_message(FrameKind.WELCOME, welcome)
         return node
 
@@ -253,14 +264,22 @@ class NodeDesk:
     async def _run_link(self, node: RemoteNode, link: Link) -> None:
         def handle(frame: Frame) -> None:
             if frame.kind is FrameKind.PING:
+                beat = decode_message(frame.payload, Beat)
                 self._table.answered(node.life, boot_time())
-                link.reply(FrameKind.PONG, decode_message(frame.payload, Beat))
+                link.reply(FrameKind.PONG, Beat(beat.seq))
                 if not node.is_ready:  # it has come so far that it can start workers
+                    self._check_shared(link, beat.proof)
                     self._join(node)
             else:
                 node.handle(frame)
 
         await link.run(FROM_NODE, self._silence, handle)
+
+    def _check_shared(self, link: Link, proof: str) -> None:
+        if self._shared is not None and not self._shared.is_seen(proof):
+            text = f"it does not see the supervisor's {self._data_dir} (cluster.transcripts is shared)"
+            link.send_message(FrameKind.BYE, Bye(text, _HELLO_TIMEOUT))
+            raise WireClosed(text)
 
     def _join(self, node: RemoteNode) -> None:
         node.is_ready = True

@@ -13,6 +13,9 @@ from wire.units import Seconds
 PROTOCOL = 1
 """The version of frames and messages; both ends must have the same."""
 
+SHARED_PROOF = "shared-proof"
+"""The file in the data directory that shows a node that it is the supervisor's own."""
+
 _MAX_WORD, _MAX_PATH, _MAX_REASON = 256, 4096, 2048
 
 Word = Annotated[str, msgspec.Meta(max_length=_MAX_WORD)]
@@ -54,22 +57,25 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor takes the node. ``lease``: seconds. ``data_dir``: where transcripts lie, on both.
 
     ``proof``: that it has the token that the node has. ``secret``: what an invited node shows at its next link, in
-    place of the one that it has shown.
+    place of the one that it has shown. ``shared``: transcripts are not sent, as both write to one file system; the
+    node's first ping shows that it sees ``SHARED_PROOF`` there.
     """
 
     lease: float
     data_dir: FilePath
     proof: Word = ""
     secret: Word = ""
+    shared: bool = False
 
     def __repr__(self) -> str:
         return f"Welcome(lease={self.lease} {self.data_dir})"  # without its secret
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """PING and its PONG."""
+    """PING and its PONG. ``proof``: of a node's first ping, see ``Welcome``."""
 
     seq: Count
+    proof: Word = ""
 
 
 class Start(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from cluster.frames import NODE_CHANNEL, Frame, FrameKind, LinkViolation
 from cluster.link import Link
 from cluster.messages import Bye, Facts, Hello, Start, decode_message
 from cluster.nodes import NodeLife
+from cluster.shared import SharedProcess
 from cluster.transport import RemoteProcess
 from cluster.wire import WireClosed
 from errors import WorkerStartFailed
@@ -34,6 +35,7 @@ class RemoteNode:
         load, memory_free, rtt: the latest figures: of its machine, bytes, seconds.
         is_dismissed: it was sent away with nothing left on it. has_swept: it has left, and nothing runs there any more.
         end_reason: why its link is closed from here. next_secret: what it was given for its next link.
+        is_shared: it writes transcripts where this machine reads them.
     """
 
     def __init__(self, hello: Hello, link: Link, life: NodeLife, sessions: Path, origin: NodeOrigin) -> None:
@@ -49,6 +51,7 @@ class RemoteNode:
         self.rtt: float | None = None
         self.is_linked, self.is_ready, self.is_dismissed, self.has_swept = True, False, False, False
         self.end_reason = self.next_secret = ""
+        self.is_shared = False
         self._sessions = sessions
         self._processes: dict[int, RemoteProcess] = {}
         self._channels = NODE_CHANNEL
@@ -66,7 +69,7 @@ class RemoteNode:
         if not self.is_linked:
             raise WorkerStartFailed(f"worker {plan.worker_id} could not be started: node {self.name} is not linked")
         self._channels += 1
-        process = RemoteProcess(
+        process = (SharedProcess if self.is_shared else RemoteProcess)(
             self.link, self._channels, plan, settings, node=self.name, sessions=self._sessions, log=log
         )
         self._processes[self._channels] = process

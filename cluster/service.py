@@ -14,6 +14,7 @@ from cluster.launcher import ClusterLauncher
 from cluster.listener import LifeCertificate, serve_nodes
 from cluster.placement import ClusterPlacement, NodeDrain
 from cluster.settings import ClusterSettings
+from cluster.shared import SharedDirectory
 from errors import PoolError
 from pool.launcher import LocalLauncher
 from pool.nodes import NodeStatus
@@ -54,6 +55,7 @@ class ClusterService:
             watcher=self._placement,
             emit=self._emit_of_node,
             read_token=self._read_token,
+            shared=SharedDirectory(local.data_dir) if settings.transcripts == "shared" else None,
         )
         self.launcher = ClusterLauncher(local, self._placement)
         self._group_full = trio.Event()

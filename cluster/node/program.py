@@ -18,7 +18,7 @@ import trio
 from cluster.frames import FROM_HOME, NODE_CHANNEL, Frame, FrameKind, LinkViolation
 from cluster.lease import NodeLease
 from cluster.link import Link
-from cluster.messages import Beat, Bye, Facts, Hello, Start, Welcome, decode_message, message_frame
+from cluster.messages import SHARED_PROOF, Beat, Bye, Facts, Hello, Start, Welcome, decode_message, message_frame
 from cluster.node import lease_guard
 from cluster.node.hosted import HostedWorker
 from cluster.proof import home_proof, is_same, node_proof
@@ -29,6 +29,7 @@ from rpc.guard import Guard
 from rpc.host import WorkerHost
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_instance, sweep_previous
 from rpc.state_file import StateFile, read_state
+from wire.files import open_regular
 from wire.procfs import boot_id, boot_time
 from wire.version import VERSION
 
@@ -36,6 +37,7 @@ _PING_INTERVAL = 1.0  # seconds
 _FACTS_INTERVAL = 5.0
 _WELCOME_TIMEOUT = 10.0
 _FACTS_AT_ONCE = 1000
+_MAX_PROOF_BYTES = 100
 _GOODBYE_TIMEOUT = 2.0  # seconds that the last word of a link may take to leave
 _MIN_REDIAL, _MAX_REDIAL = 0.2, 10.0  # seconds between two links, doubled for each one that failed in a row
 
@@ -265,12 +267,23 @@ class _Service:
     async def _watch_guard(self, guard: Guard) -> None:
         raise WireClosed(f"the guard process {await guard.wait_exit()}")
 
+    def _shared_proof(self) -> str:
+        """What lies in the supervisor's directory, if this is it."""
+        try:
+            path = Path(self._welcome.data_dir, SHARED_PROOF)
+            with os.fdopen(open_regular(path, os.O_RDONLY, follow=False), "rb") as file:
+                return file.read(_MAX_PROOF_BYTES).decode("ascii", "replace")
+        except OSError as exc:
+            return f"none: {exc.strerror}"
+
     async def _ping(self) -> None:
+        proof = self._shared_proof() if self._welcome.shared else ""
         while True:
             now = boot_time()
             if self._lease.has_ended(now):
                 raise WireClosed("the lease has ended")
-            self._link.send_message(FrameKind.PING, Beat(self._lease.ping(now)))
+            self._link.send_message(FrameKind.PING, Beat(self._lease.ping(now), proof))
+            proof = ""
             await trio.sleep(max(0.0, min(_PING_INTERVAL, self._lease.ends_at - boot_time())))
 
     async def _send_facts(self) -> None:

@@ -15,6 +15,7 @@ from cluster.home import NodeDesk
 from cluster.launcher import ClusterLauncher
 from cluster.listener import LifeCertificate, serve_nodes
 from cluster.remote_node import RemoteNode
+from cluster.shared import SharedDirectory
 from cluster.wire import LinkWire
 from errors import WorkerStartFailed
 from pool.launcher import LocalLauncher
@@ -42,22 +43,22 @@ def require_own_disks() -> None:
 class Cluster:
     """A desk, a launcher whose next worker goes to the node that ``target`` names, and the events of the desk."""
 
-    def __init__(self, directory: Path, nursery: trio.Nursery, *, lease: float, margin: float, silence: float) -> None:
+    def __init__(self, directory: Path, nursery: trio.Nursery, *, shared: bool = False, **seconds: Any) -> None:
         self.data_dir = directory / "data"
         self.data_dir.mkdir(mode=0o700)
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.desk = NodeDesk(
             self.data_dir,
-            lease=lease,
-            margin=margin,
-            silence=silence,
             watcher=self,
             emit=lambda event, facts: self.events.append((event, facts)),
+            shared=SharedDirectory(self.data_dir) if shared else None,
+            **seconds,
         )
         self.target = "a"
         self.launcher = ClusterLauncher(LocalLauncher(data_dir=self.data_dir, use_cgroups=False), self)
         self.programs: list[subprocess.Popen[bytes]] = []
         self._directory = directory
+        self._is_shared = shared
         self._nursery = nursery
         self._certificate: LifeCertificate | None = None
         self._port = 0
@@ -97,7 +98,8 @@ class Cluster:
 
     def _command(self, name: str) -> list[str]:
         own = ["--name", name, "--state-dir", str(self._directory / f"state-{name}")]
-        return [*own_disk(self.data_dir), sys.executable, "-m", "cli", "node", *own]
+        disk = [] if self._is_shared else own_disk(self.data_dir)
+        return [*disk, sys.executable, "-m", "cli", "node", *own]
 
     def stderr_of(self, name: str) -> Path:
         """Where a node program on pipes writes what it has to say."""
@@ -130,12 +132,12 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    directory: Path, *, lease: float = 60.0, margin: float = 3.0, silence: float = 30.0
+    directory: Path, *, lease: float = 60.0, margin: float = 3.0, silence: float = 30.0, shared: bool = False
 ) -> AsyncGenerator[Cluster, None]:
     """A desk for the test, and the end of all node programs after it."""
     require_own_disks()
     async with trio.open_nursery() as nursery:
-        made = Cluster(directory, nursery, lease=lease, margin=margin, silence=silence)
+        made = Cluster(directory, nursery, lease=lease, margin=margin, silence=silence, shared=shared)
         nursery.start_soon(made.desk.run)
         try:
             yield made

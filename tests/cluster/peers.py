@@ -14,6 +14,7 @@ from cluster.frames import Frame, FrameDecoder, FrameKind, Limits, encode_frame
 from cluster.home import NodeDesk
 from cluster.messages import Beat, Hello
 from cluster.remote_node import RemoteNode
+from cluster.shared import SharedDirectory
 from cluster.wire import LinkWire
 
 ANY: Limits = dict.fromkeys(FrameKind, 16 << 20)
@@ -72,16 +73,15 @@ class Peer:
 class DeskWorld:
     """A desk; ``told`` are its events."""
 
-    def __init__(self, directory: Path, nursery: trio.Nursery, *, lease: float, margin: float, silence: float) -> None:
+    def __init__(self, directory: Path, nursery: trio.Nursery, *, shared: bool = False, **seconds: Any) -> None:
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.data_dir = directory
         self.desk = NodeDesk(
             directory,
-            lease=lease,
-            margin=margin,
-            silence=silence,
             watcher=self,
             emit=lambda event, facts: self.told.append((event, facts)),
+            shared=SharedDirectory(directory) if shared else None,
+            **seconds,
         )
         self.wires: list[LinkWire] = []
         self.peers: list[Peer] = []
@@ -116,11 +116,11 @@ class DeskWorld:
 
 @asynccontextmanager
 async def desk_world(
-    directory: Path, *, lease: float = 60.0, margin: float = 3.0, silence: float = 30.0
+    directory: Path, *, lease: float = 60.0, margin: float = 3.0, silence: float = 30.0, shared: bool = False
 ) -> AsyncGenerator[DeskWorld, None]:
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            world = DeskWorld(directory, nursery, lease=lease, margin=margin, silence=silence)
+            world = DeskWorld(directory, nursery, lease=lease, margin=margin, silence=silence, shared=shared)
             nursery.start_soon(world.desk.run)
             try:
                 yield world

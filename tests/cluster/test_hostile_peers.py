@@ -12,7 +12,21 @@ import trio
 from cluster import home
 from cluster.frames import CHUNK_BYTES, FROM_NODE, MAX_HELLO_BYTES, FrameKind, LinkViolation, encode_frame
 from cluster.link import MAX_UNREAD_REPLIES, WINDOW_BYTES, CreditWindow, Link
-from cluster.messages import Beat, Bye, Credit, Exit, Facts, FilePart, Has, Piece, Started, Usage
+from cluster.messages import (
+    SHARED_PROOF,
+    Beat,
+    Bye,
+    Credit,
+    Exit,
+    Facts,
+    FilePart,
+    Has,
+    Piece,
+    Started,
+    Usage,
+    Welcome,
+    decode_message,
+)
 from cluster.remote_node import RemoteNode
 from cluster.transport import RemoteProcess
 from rpc.host import WorkerPlan
@@ -108,6 +122,35 @@ async def test_a_secret_that_was_used_lets_no_one_in(tmp_path: Path) -> None:
         frame = await again.heard(FrameKind.WELCOME, FrameKind.BYE)
         assert frame is not None
         assert frame.kind is FrameKind.BYE
+
+
+@pytest.mark.parametrize("sees", [True, False])
+async def test_a_node_that_is_to_share_a_file_system_shows_that_it_sees_it(tmp_path: Path, *, sees: bool) -> None:
+    async with desk_world(tmp_path, shared=True) as world:
+        proof = (tmp_path / SHARED_PROOF).read_text() if sees else "guessed"
+        peer = world.connect("a")
+        await peer.say(FrameKind.HELLO, hello())
+        welcome = await peer.heard(FrameKind.WELCOME)
+        assert welcome is not None
+        assert decode_message(welcome.payload, Welcome).shared
+        await peer.say(FrameKind.PING, Beat(1, proof))
+        pong = await peer.heard(FrameKind.PONG)
+        assert pong is not None
+        assert decode_message(pong.payload, Beat) == Beat(1)
+        if sees:
+            node = await world.desk.wait_linked("a")
+            process = node.start(PLAN, RpcSettings(), LineLog(None, 1 << 20))
+            await process.keep(str(tmp_path / "sessions" / "t.jsonl"))
+            assert await process.prepare_resume(str(tmp_path / "sessions" / "t.jsonl"))
+            await peer.say(FrameKind.PING, Beat(2))
+            frame = await peer.heard(FrameKind.PONG, FrameKind.FOLLOW, FrameKind.HAVE)
+            assert frame is not None
+            assert frame.kind is FrameKind.PONG, "nothing is asked about the transcript"
+        else:
+            assert await peer.heard(FrameKind.BYE)
+            await peer.is_closed()
+            (reason,) = world.reasons("node_refused")
+            assert "does not see the supervisor's" in reason
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

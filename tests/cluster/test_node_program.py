@@ -26,11 +26,13 @@ from tests.rpc.procs import is_alive
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize("over", ["stdio", "tls"])
-async def test_a_conversation_goes_on_at_another_node_from_what_was_shipped(tmp_path: Path, over: str) -> None:
+@pytest.mark.parametrize(("over", "shared"), [("stdio", False), ("tls", False), ("tls", True)])
+async def test_a_conversation_goes_on_at_another_node_from_what_was_shipped_or_is_shared(
+    tmp_path: Path, over: str, *, shared: bool
+) -> None:
     profile = build_profile(ProfilesSettings(), "main", "default", "/")
     with trio.fail_after(60):
-        async with cluster(tmp_path) as nodes:
+        async with cluster(tmp_path, shared=shared) as nodes:
             await nodes.add("a", over=over)
             await nodes.add("b", over=over)
             async with Pool(PoolSettings(min=0, max=1), launcher=nodes.launcher) as pool:
