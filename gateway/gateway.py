@@ -28,7 +28,6 @@ from gateway.sessions.system_events import SystemEvents
 from gateway.settings import CurrentSettings, GatewaySettings
 from gateway.turns.approvals import ApprovalDecisions, PendingPermissions
 from gateway.turns.context import TurnContext
-from gateway.turns.file_copies import FileCopies
 from gateway.turns.holds import Holds
 from gateway.turns.scheduler import TurnScheduler
 from gateway.turns.turn import Turn
@@ -77,7 +76,8 @@ class Gateway:
         self.pool = pool
         self.store = store
         self.bus = bus
-        self.shutdown_requested, self.resumed = trio.Event(), trio.Event()
+        self.shutdown_requested = trio.Event()
+        self.resumed = trio.Event()
         self._recovered: list[Run] = []
         self._settings = current = CurrentSettings(settings)
         self.pending_permissions = PendingPermissions()
@@ -105,7 +105,6 @@ class Gateway:
             profile_cache=self.profile_cache,
             pending_permissions=self.pending_permissions,
             system_events=self.system_events,
-            file_copies=FileCopies(data_dir / "media"),
         )
         self.scheduler = TurnScheduler(current, self.run_registry, turn_context, nursery)
         self.decisions = ApprovalDecisions(self.pending_permissions, self.scheduler.lease_of)

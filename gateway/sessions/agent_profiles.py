@@ -57,7 +57,7 @@ class ProfileCache:
         self.parts = parts
         self._cwd_of = cwd_of
         self._hooks = hooks
-        self._data_dir = data_dir
+        self.data_dir = data_dir
         self._cache: OrderedDict[_CacheKey, CapabilityProfile] = OrderedDict()
         self._checked: set[tuple[str, str]] = set()
         self._directories: dict[_CacheKey, str] = {}
@@ -95,7 +95,7 @@ class ProfileCache:
         own = self._cwd_of(session)
         if own is not None:
             return own
-        return find_workspace(self.parts.router, self.parts.profiles, agent, role, self._data_dir, session=session).path
+        return find_workspace(self.parts.router, self.parts.profiles, agent, role, self.data_dir, session=session).path
 
     def directory_of(self, entry: SessionEntry) -> str | None:
         """The same for a session; None where its agent or role is not in the settings any more."""
@@ -155,10 +155,10 @@ class ProfileCache:
         if own is None:
             settings, is_left = parts.profiles, parts.profiles.has_remote_workspace(agent)
             cwd = make_workspace(
-                parts.router, settings, agent, role, self._data_dir, session=session, is_left_to_host=is_left
+                parts.router, settings, agent, role, self.data_dir, session=session, is_left_to_host=is_left
             )
         else:
-            cwd = check_directory(own, self._data_dir)
+            cwd = check_directory(own, self.data_dir)
         conventions = build_gateway_prompt(
             parts.prompts, is_woken=agent in parts.heartbeat_agents, has_tasks=agent in parts.cron_agents
         )

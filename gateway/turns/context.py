@@ -20,7 +20,7 @@ from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import CurrentSettings
 from gateway.turns.approvals import PERMISSION_EVENTS, PendingPermissions
-from gateway.turns.file_copies import FileCopies
+from gateway.turns.file_copies import MEDIA_DIR, FileCopies
 from gateway.turns.media import check_media, media_names
 from gateway.turns.replies import (
     FinalReply,
@@ -78,7 +78,6 @@ class TurnContext:
         profile_cache: ProfileCache,
         pending_permissions: PendingPermissions,
         system_events: SystemEvents,
-        file_copies: FileCopies,
     ) -> None:
         self._settings = settings
         self._pool = pool
@@ -89,7 +88,7 @@ class TurnContext:
         self._profile_cache = profile_cache
         self._pending_permissions = pending_permissions
         self._system_events = system_events
-        self._file_copies = file_copies
+        self._file_copies = FileCopies(profile_cache.data_dir / MEDIA_DIR)
         self.wait_store_room = store.wait_room
         self.wait_visible, self.call_when_visible = bus.wait_visible, bus.call_when_visible
         self.release = pool.release_now

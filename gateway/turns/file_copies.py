@@ -14,6 +14,8 @@ from wire.files import replace_file
 Fetch = Callable[[str, int], Awaitable[bytes]]
 """Reads at most so many bytes of a file in a worker's directory; see ``rpc.transport.NodeProcess``."""
 
+MEDIA_DIR = "media"
+"""Where they lie in the data directory."""
 _MAX_TOTAL_BYTES = 1024**3
 _MAX_COPIES = 1_000
 _MAX_NAME_CHARS = 50
