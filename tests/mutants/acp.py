@@ -25,7 +25,7 @@ ACP_WORKERS = (
         "I1",
         "an aborted turn waits for its answer for ever",
         "rpc/acp/turns.py:AcpTurns.abort",
-        "self._give_up_at = self._link.now + self._abort_grace",
+        "self._give_up_at = self._link.now + self._settings.abort_grace",
         "pass",
         ("tests/rpc/acp/test_turns.py::test_a_prompt_that_is_not_answered_after_its_cancel_ends_all_the_same",),
     ),
