@@ -12,7 +12,7 @@ import trio
 from errors import PoolError, UsageError, WorkerError
 from gateway.gateway import Gateway
 from gateway.runs.run import RunOutcome
-from gateway.sessions.sessions import SessionEntry
+from gateway.sessions.session_entry import SessionEntry
 from gateway.sessions.system_events import SystemEvents
 from heartbeat.beat import BeatPorts
 from heartbeat.cron.jobs import CronPorts, NameValidators

@@ -10,8 +10,8 @@ import trio
 from errors import NestedSaturated, PoolError
 from gateway.events import EventBus
 from gateway.requests import AgentRequest, DelegateRequest
-from gateway.runs.intake import Intake, RunOrigin
-from gateway.runs.run import Run, RunOutcome
+from gateway.runs.intake import Intake
+from gateway.runs.run import Run, RunOrigin, RunOutcome
 from gateway.sessions.admin import SessionAdmin
 from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents

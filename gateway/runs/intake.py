@@ -14,10 +14,11 @@ from gateway.requests import AgentRequest
 from gateway.runs.arrivals import Dedupe, SessionOrder
 from gateway.runs.index import hash_body
 from gateway.runs.registry import RunRegistry
-from gateway.runs.run import Run, RunOutcome, RunRequest, outcome_of_error
+from gateway.runs.run import Run, RunOrigin, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.commands import COMMANDS, ParsedCommand, QueueOnceCommand, parse_command
-from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
+from gateway.sessions.session_entry import SessionEntry, SessionStatus
+from gateway.sessions.sessions import Sessions
 from gateway.sessions.slash_commands import SlashCommands
 from gateway.settings import CurrentSettings
 from gateway.turns.client_tools import check_answer_options, check_client_tools
@@ -40,14 +41,6 @@ class RunTarget(NamedTuple):
     agent: str
     role: str
     text: str
-
-
-class RunOrigin(NamedTuple):
-    """Where a run comes from: number of delegations, whether an ancestor holds a worker, the delegating session."""
-
-    depth: int = 0
-    nested: bool = False
-    from_session: str | None = None
 
 
 class Intake:

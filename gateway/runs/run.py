@@ -2,7 +2,7 @@
 
 import math
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import trio
@@ -19,6 +19,14 @@ from router.source import MessageSource
 from rpc.passthrough import RawRequest
 from store.records import RunKey
 from wire.messages import AnswerOptions, ErrorBody, ImageContent, PromptParams, QueueMode, TokenUsage
+
+
+class RunOrigin(NamedTuple):
+    """Where a run comes from: number of delegations, whether an ancestor holds a worker, the delegating session."""
+
+    depth: int = 0
+    nested: bool = False
+    from_session: str | None = None
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,7 +16,8 @@ from gateway.hooks import HookRunner
 from gateway.requests import PatchRequest, SessionListRequest
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.history import read_history
-from gateway.sessions.sessions import SessionEntry, Sessions
+from gateway.sessions.session_entry import SessionEntry
+from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
 from gateway.turns.approvals import PendingCall, PendingPermissions
 from gateway.turns.scheduler import TurnScheduler

@@ -10,7 +10,7 @@ import msgspec
 from errors import UsageError
 from gateway.hook_types import AgentBootstrap
 from gateway.hooks import HookRunner
-from gateway.sessions.sessions import SessionEntry
+from gateway.sessions.session_entry import SessionEntry
 from gateway.settings import GatewayPrompts, build_gateway_prompt
 from profiles import CapabilityProfile, ProfilesSettings, build_profile, with_soft
 from router.settings import RouterSettings

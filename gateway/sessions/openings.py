@@ -14,7 +14,8 @@ from gateway.events import EventBus
 from gateway.requests import OpenSessionRequest
 from gateway.sessions.agent_profiles import ProfileCache
 from gateway.sessions.options import SessionOptions, session_options
-from gateway.sessions.sessions import SessionEntry, Sessions
+from gateway.sessions.session_entry import SessionEntry
+from gateway.sessions.sessions import Sessions
 from gateway.turns.approvals import PendingCall, PendingPermissions
 from pool import Pool
 from pool.stimuli import ForgetSession, SessionKnown

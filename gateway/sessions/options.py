@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gateway.sessions.sessions import SessionEntry
+from gateway.sessions.session_entry import SessionEntry
 from pool.agent_records import ProgramRecord
 from profiles.dialects import THINKING_LEVELS
 from profiles.settings import AgentSettings

@@ -16,7 +16,8 @@ from gateway.hooks import HookRunner
 from gateway.runs.registry import RunRegistry
 from gateway.runs.run import DoneReason, Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions.agent_profiles import ProfileCache
-from gateway.sessions.sessions import SessionEntry, Sessions, SessionStatus
+from gateway.sessions.session_entry import SessionEntry, SessionStatus
+from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
 from gateway.settings import CurrentSettings
 from gateway.turns.approvals import PERMISSION_EVENTS, PendingPermissions

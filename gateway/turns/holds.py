@@ -10,7 +10,8 @@ from errors import PoolClosed, PoolError, UsageError
 from gateway.caller import Caller
 from gateway.requests import AcquireRequest
 from gateway.sessions.agent_profiles import ProfileCache
-from gateway.sessions.sessions import SessionEntry, Sessions
+from gateway.sessions.session_entry import SessionEntry
+from gateway.sessions.sessions import Sessions
 from gateway.turns.scheduler import TurnScheduler
 from pool import Lease, Pool
 

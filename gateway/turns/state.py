@@ -9,7 +9,7 @@ import trio
 from errors import PoolError
 from gateway.lanes.messages import StartTurn
 from gateway.runs.run import Run
-from gateway.sessions.sessions import SessionEntry
+from gateway.sessions.session_entry import SessionEntry
 from gateway.turns.media import Media
 from gateway.turns.replies import NoReplyFilter, ReplyShaper, ReplyStyle
 from pool import Lease

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from errors import UsageError
-from gateway.sessions.sessions import SessionEntry
+from gateway.sessions.session_entry import SessionEntry
 from pool.agent_report import AgentReport
 from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.world import WholeStore, World, open_world

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import PoolSaturated
-from gateway.sessions.sessions import SessionEntry, SessionStatus, SessionTable, entry_of
+from gateway.sessions.session_entry import SessionEntry, SessionStatus, entry_of
+from gateway.sessions.sessions import SessionTable
 from gateway.settings import CurrentSettings, GatewaySettings
 from router.source import MessageSource
 from store.records import SessionRow
