@@ -88,6 +88,7 @@ _WARNING_EVENTS = frozenset(
     | {"hook_failed", "prewarm_failed", "previous_workers_left", "reload_refused", "service_manager_unreachable"}
     | {"engine_lost", "node_lost", "node_refused"}
     | {"sessions_damaged", "socket_lost", "turn_stalled", "store_degraded", "store_rows_refused", "store_set_aside"}
+    | {"modes_tightened", "transcripts_missing"}
 )
 """Events that need attention."""
 _RESERVED_FIELDS = frozenset({"event", "level", "logger", "ts"})

@@ -7,8 +7,10 @@
 
 import os
 import resource
+import stat
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 _PR_SET_DUMPABLE = 4
 
@@ -16,6 +18,12 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Of glibc's ``mallopt``."""
 _LARGE_BYTES = 256 * 1024
 _ARENAS = 2
+
+_PRIVATE_NAMES = frozenset(
+    {"pool.db", "pool.db-wal", "pool.db-shm", "sessions", "by-session", "agent-dirs", "logs", "prompts"}
+    | {"chat-history", "dashboard.html", "service.env", "workers.json", "supervisor.lock"}
+)
+"""Of a data directory. Workspaces are their users' affair; a token that others could read has to be refused."""
 
 
 def harden() -> None:
@@ -27,6 +35,21 @@ def harden() -> None:
         import ctypes  # noqa: PLC0415  # some milliseconds, and only Linux has the call
 
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def tighten_modes(data_dir: Path) -> list[str]:
+    """Close what of the data directory a restore has left open to others; returns the names of what was open.
+
+    What belongs to another user stays as it is. Raises OSError.
+    """
+    names: list[str] = []
+    for path in sorted(data_dir.iterdir()):
+        status = path.lstat()
+        is_ours = path.name.split(".damaged-")[0] in _PRIVATE_NAMES and status.st_uid == os.geteuid()
+        if is_ours and status.st_mode & 0o077 and not stat.S_ISLNK(status.st_mode):
+            path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
+            names.append(path.name)
+    return names
 
 
 def bound_heap(env: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ import trio
 
 from app.console import ConsoleLog
 from app.detach import take_ready_fd
+from app.hardening import tighten_modes
 from app.host import ServiceManager
 from app.log_file import LogFile
 from app.supervisor import Supervisor
@@ -51,6 +52,8 @@ def run(
             return fresh
 
         console.hide(_secrets(settings))
+        if open_names := tighten_modes(data_dir):
+            console.log("modes_tightened", {"names": open_names})
         supervisor = Supervisor(
             settings, data_dir=data_dir, socket=socket, live=live, console=console, manager=manager, reread=read_again
         )

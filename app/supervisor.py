@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from cluster.service import ClusterService
     from doors.http.server import HttpServer
 
+_NAMED = 20
+"""Most sessions that one event names."""
 _NO_SESSION = ""
 """The session of events that concern none."""
 
@@ -249,6 +251,8 @@ class Supervisor:
             self._emit("recovered", counts)
         if recovery.damaged:
             self._emit("sessions_damaged", {"sessions": recovery.damaged})
+        if recovery.missing:
+            self._emit("transcripts_missing", {"count": len(recovery.missing), "sessions": recovery.missing[:_NAMED]})
 
     # --- events -------------------------------------------------------------------------------------------------------
 

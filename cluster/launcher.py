@@ -39,6 +39,7 @@ class ClusterLauncher:
     def __init__(self, local: LocalLauncher, slots: SlotKeeper) -> None:
         self._local = local
         self._slots = slots
+        self.known_transcripts = local.known_transcripts
 
     def open(
         self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event, near: str = ""
@@ -96,7 +97,7 @@ class ClusterLauncher:
                         failure = await _start_failure(process, force)
                         if failure is None:
                             nursery.start_soon(client.run)
-                            known = local.known_transcripts
+                            known = self.known_transcripts
                             yield LocalWorker(
                                 worker_id, process, client, known, dialect=profile.dialect, journal=journal
                             )

@@ -13,9 +13,9 @@ from typing import ClassVar, Self
 import msgspec
 
 from errors import PoolError, UsageError
+from wire.files import LOCK_NAME
 from wire.framing import DECODE_ERRORS
 
-_LOCK_NAME = "supervisor.lock"
 _MAX_RECORD_BYTES = 64 * 1024
 
 
@@ -67,9 +67,9 @@ class DataDirLock:
     def __init__(self, data_dir: Path, control_socket: Path) -> None:
         make_private_dir(data_dir)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = -1
+        self._fd = self._sessions_fd = -1
         try:
-            self._fd = os.open(data_dir / _LOCK_NAME, flags, 0o600)
+            self._fd = os.open(data_dir / LOCK_NAME, flags, 0o600)
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._write(msgspec.json.encode(LockHolder(os.getpid(), str(control_socket))))
         except OSError as exc:
@@ -77,7 +77,12 @@ class DataDirLock:
                 os.close(self._fd)
             if isinstance(exc, BlockingIOError):
                 raise _already_running(data_dir) from None
-            raise UsageError(f"cannot write to the data directory {data_dir}: {_LOCK_NAME}: {exc.strerror}") from exc
+            raise UsageError(f"cannot write to the data directory {data_dir}: {LOCK_NAME}: {exc.strerror}") from exc
+        try:
+            self._sessions_fd = _lock_transcripts(data_dir)
+        except PoolError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Give the directory back."""
@@ -85,6 +90,9 @@ class DataDirLock:
             self._write(b"")
             os.close(self._fd)
             self._fd = -1
+        if self._sessions_fd >= 0:
+            os.close(self._sessions_fd)
+            self._sessions_fd = -1
 
     def __enter__(self) -> Self:
         return self
@@ -97,10 +105,27 @@ class DataDirLock:
         os.pwrite(self._fd, record, 0)
 
 
+def _lock_transcripts(data_dir: Path) -> int:
+    """Hold the transcripts' directory too: in a copied data directory it may be a link to that of the original."""
+    sessions = data_dir / "sessions"
+    make_private_dir(sessions)
+    descriptor = os.open(sessions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        real = sessions.resolve()
+        raise AlreadyRunning(f"another supervisor writes the transcripts in {real}; give {data_dir} its own") from None
+    except OSError:  # a file system whose directories cannot be locked
+        os.close(descriptor)
+        return -1
+    return descriptor
+
+
 def read_lock_holder(data_dir: Path) -> LockHolder | None:
     """The last holder of the directory's lock, alive or not; None if there was none, or it released the lock."""
     try:
-        with (data_dir / _LOCK_NAME).open("rb") as file:
+        with (data_dir / LOCK_NAME).open("rb") as file:
             return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=LockHolder)
     except (OSError, *DECODE_ERRORS):
         return None  # a courtesy to people and a hint to clients; the lock itself never depends on it

@@ -54,6 +54,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """Runs that were in their turn and are reported as interrupted."""
     damaged: list[str]
     """Sessions whose own settings could not be read."""
+    missing: list[str]
+    """Sessions whose transcript is missing."""
 
 
 class Gateway:
@@ -89,6 +91,7 @@ class Gateway:
             pool,
             hooks=hooks,
             start_soon=nursery.start_soon,
+            data_dir=data_dir,
             is_busy=lambda session: self.scheduler.is_busy(session),  # noqa: PLW0108 - the scheduler is made later
             clock=clock,
         )
@@ -234,7 +237,13 @@ class Gateway:
         for run in (*runs, *interrupted):
             self.delegation.resume(run)
         self.delegation.delete_leftovers()
-        return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
+        return Recovery(
+            sessions=len(loaded.sessions),
+            resumed=len(runs),
+            interrupted=len(interrupted),
+            damaged=damaged,
+            missing=self.sessions.without_transcript(),
+        )
 
     async def resume_runs(self) -> None:
         """Give the recovered runs that never began their places in the lanes, in the order of their acceptance.

@@ -83,7 +83,7 @@ class LocalWorker:
             size = _transcript_size(transcript)
             if size is None:
                 if transcript in self.known_transcripts:
-                    raise ResumeFailed(redacted(self.client, f"the transcript {transcript} has vanished"))
+                    raise ResumeFailed(redacted(self.client, f"the transcript {transcript} is missing"))
                 return False  # it never came to a first answer
             self.known_transcripts.add(transcript)
             if size <= _SMALL_TRANSCRIPT:

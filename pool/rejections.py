@@ -133,7 +133,8 @@ def _broken(figures: PoolCounts, kind: ProfileRecord, then: str, retry_after: fl
 def resume_failed(session: SessionRecord, cause: PoolError) -> ResumeFailed:
     """The session's transcript could not be taken up again, twice."""
     return ResumeFailed(
-        f"the transcript of session {session.key!r} could not be resumed ({cause}); reset the session to go on",
+        f"the transcript of session {session.key!r} could not be resumed ({cause}); "
+        f"put the file back and restart, or begin a new conversation: pool sessions reset {session.key}",
         session=session.key,
         transcript=session.transcript,
         stderr_tail=cause.stderr_tail,

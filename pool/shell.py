@@ -69,6 +69,7 @@ class Pool:
         self._slots_here = slots_here
         self._memory_bytes = memory_bytes
         self._launcher = launcher
+        self.known_transcripts = launcher.known_transcripts
         self._on_event = on_event
         self._rng = rng or random.Random()  # noqa: S311  # jitter, not secrets
         self._stack = AsyncExitStack()

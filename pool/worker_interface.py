@@ -115,6 +115,11 @@ class PoolWorker(Protocol):
 class WorkerLauncher(Protocol):
     """Where workers come from."""
 
+    @property
+    def known_transcripts(self) -> set[str]:
+        """The transcripts that exist, of all its workers; none of them may be missing later. May be added to."""
+        ...
+
     def open(
         self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event, near: str = ""
     ) -> AbstractAsyncContextManager[PoolWorker]:

@@ -24,12 +24,13 @@ from wire.process_title import TITLE_VARIABLE
 
 _PARENT_VARIABLE = "POOL_WORKER_PARENT"
 """Tells the bundled agent who must be its parent, so that it does not start for one that has just been killed."""
-_SESSIONS_DIR = "sessions"
+SESSIONS_DIR = "sessions"
+"""Directory of the transcripts, in a data directory."""
 
 
 def transcript_dir(data_dir: Path, agent: str) -> Path:
     """Where the transcripts of an agent's conversations lie."""
-    return data_dir / _SESSIONS_DIR / agent
+    return data_dir / SESSIONS_DIR / agent
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +111,7 @@ class WorkerHost:
 
         ``log_path``: where its stderr goes. Raises WorkerStartFailed.
         """
-        sessions = self.make_directory(_SESSIONS_DIR, plan.agent)
+        sessions = self.make_directory(SESSIONS_DIR, plan.agent)
         self._make_default_workspace(plan.cwd)
         with (
             self._agent_dir(plan, sessions) as own_env,

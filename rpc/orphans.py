@@ -97,7 +97,10 @@ async def sweep_previous(path: Path, *, timeout: float = 2.0) -> SweepReport:  #
     if state is None:
         return SweepReport()
     if state.is_owner_alive():
-        raise UsageError(f"another supervisor (pid {state.supervisor.pid}) runs on {path.parent}; stop it first")
+        raise UsageError(
+            f"another supervisor (pid {state.supervisor.pid}) runs on {path.parent}; stop it first, "
+            f"or remove {path} where the directory is a copy of its own"
+        )
     cgroup = Cgroup.from_previous(state.instance, Path(state.cgroup)) if state.cgroup else None
     if cgroup is not None:
         cgroup.kill()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 WORKSPACES_DIR = "workspaces"
 """Where the working directories of roles lie that have none of their own, in the data directory."""
+LOCK_NAME = "supervisor.lock"
+"""The file in a data directory by which one supervisor holds it."""
 
 
 class IrregularFile(OSError):

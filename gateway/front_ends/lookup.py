@@ -151,6 +151,7 @@ class ConversationLookup:
                 return NamedConversation(owner, path)
         if real is None:
             raise UsageError(f"there is no transcript {file}; leave --session out to begin a conversation")
+        self._sessions.paths.check_own(real)
         return NamedConversation(None, real)
 
     async def _by_id(

@@ -242,7 +242,9 @@ class AttachedSession:
         if name is None:
             return
         path = normalize_path(self.profile.cwd, name)
-        for known in (path, _resolve_links(path)):
+        real = _resolve_links(path)
+        self._services.sessions.paths.check_own(real)
+        for known in (path, real):
             owner = self._services.pool.owner_of(known)
             if owner is not None and owner != self.session and not await self._release_transcript(owner):
                 raise UsageError(f"{name} is the conversation of session {owner}; attach to it with --session {owner}")

@@ -1,6 +1,7 @@
 """One session: what is kept of it, and its row in the store."""
 
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -46,6 +47,8 @@ class SessionData(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     cwd: str | None = None
     """The directory it works in, absolute and without links, where its front end has chosen one; it never changes while
     the session has a conversation."""
+    unwritten: bool = False
+    """Whether its transcript is a name only: no turn that began in it has ended with the file there."""
 
 
 class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
@@ -69,8 +72,8 @@ class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
         """As its worker reports it; where none has the conversation open, as the last turn left it."""
         return self.context if report is None or report.context is None else report.context
 
-    def row(self) -> SessionRow:
-        """As the store keeps it."""
+    def row(self, stored: Callable[[str | None], str | None] = lambda path: path) -> SessionRow:
+        """As the store keeps it. ``stored``: what it keeps of a path."""
         known = SessionData(
             queue_mode=self.queue_mode,
             model=self.model,
@@ -80,7 +83,8 @@ class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
             source=self.source,
             last_run=self.last_run,
             label=self.label,
-            cwd=self.cwd,
+            cwd=stored(self.cwd),
+            unwritten=self.unwritten,
         )
         data = msgspec.json.encode(known)
         if self.unknown:
@@ -89,7 +93,7 @@ class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
             key=self.key,
             agent=self.agent,
             role=self.role,
-            transcript=self.transcript,
+            transcript=stored(self.transcript),
             created_at=self.created_at,
             updated_at=self.updated_at,
             data=data,

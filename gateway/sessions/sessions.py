@@ -1,9 +1,11 @@
 """The sessions that the gateway knows: a bounded table of settings and transcripts, persisted in the store."""
 
+import os
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -11,6 +13,7 @@ from errors import PoolSaturated, UsageError
 from gateway.events import EventBus
 from gateway.hook_types import SessionLifecycle
 from gateway.hooks import HookRunner
+from gateway.sessions.data_paths import DataPaths
 from gateway.sessions.session_entry import SessionEntry, SessionStatus, entry_of
 from gateway.settings import CurrentSettings
 from pool import Pool
@@ -129,6 +132,7 @@ class Sessions(SessionTable):
         *,
         hooks: HookRunner,
         start_soon: Callable[..., None],
+        data_dir: Path,
         is_busy: Callable[[str], bool] = lambda _session: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -139,6 +143,7 @@ class Sessions(SessionTable):
         self._bus = bus
         self._pool = pool
         self._hooks = hooks
+        self.paths = DataPaths(data_dir)
         self._start_soon = start_soon
         self._clock = clock
 
@@ -149,9 +154,27 @@ class Sessions(SessionTable):
         """
         damaged = super().load(rows)
         for entry in self:
+            kept = entry.transcript, entry.cwd
+            entry.transcript, entry.cwd = self.paths.used(entry.transcript), self.paths.used(entry.cwd)
+            if kept != (self.paths.stored(entry.transcript), self.paths.stored(entry.cwd)):
+                self.save(entry)  # an older version wrote it
             if entry.transcript is not None:
                 self._pool.submit(SessionKnown(entry.key, entry.transcript))
+                if not entry.unwritten:
+                    self._pool.known_transcripts.add(entry.transcript)
         return damaged
+
+    def without_transcript(self) -> list[str]:
+        """The keys of those whose transcript is missing. Reads the names in each directory of transcripts."""
+        places: dict[str, set[str]] = {}
+        missing: list[str] = []
+        for entry in self._with_transcript.values():
+            place, name = os.path.split(entry.transcript or "")
+            if place not in places:
+                places[place] = _names_in(place)
+            if name not in places[place] and not entry.unwritten:
+                missing.append(entry.key)
+        return missing
 
     def resolve(self, text: str, agent: str | None, role: str | None, *, default: str) -> tuple[str, str, str]:
         """The session that a key means, in its one spelling, with the agent and the role that it is to have.
@@ -223,7 +246,7 @@ class Sessions(SessionTable):
 
     def save(self, entry: SessionEntry) -> None:
         """Write a session whose fields were changed."""
-        self._store.put_session(entry.row())
+        self._store.put_session(entry.row(self.paths.stored))
 
     def clear_last_run(self, key: str) -> None:
         """Record that the session's conversation is not that of its latest run."""
@@ -233,11 +256,15 @@ class Sessions(SessionTable):
             self.save(entry)
 
     def record_transcript(self, key: str) -> None:
-        """Write down which file the session's conversation is in, where that is news."""
+        """Write down which file the session's conversation is in, and whether there is one, where that is news."""
         transcript = self._pool.transcript_of(key)
         entry = self.get(key)
-        if entry is not None and transcript is not None and entry.transcript != transcript:
+        if entry is None or transcript is None:
+            return
+        unwritten = transcript not in self._pool.known_transcripts
+        if (entry.transcript, entry.unwritten) != (transcript, unwritten):
             self.set_transcript(key, transcript)
+            entry.unwritten = unwritten
             self.save(entry)
 
     def drop_transcript(self, key: str) -> str | None:
@@ -263,3 +290,10 @@ class Sessions(SessionTable):
             return
         was, entry.status = entry.status, status
         self._bus.publish(entry.key, EventType.STATE_CHANGED, {"from": was, "to": status, "reason": reason})
+
+
+def _names_in(directory: str) -> set[str]:
+    try:
+        return set(os.listdir(directory))  # noqa: PTH208 - names, not paths: there may be many
+    except OSError:
+        return set()

@@ -53,7 +53,7 @@ class MemoryWorker:
         self.kept: list[str | None] = []
         self.said_when_ready: dict[str, Any] = {}
         self.stderr_listener: Callable[[bytes], None] | None = None
-        self.known_transcripts: set[str] = set()
+        self.known_transcripts = launcher.known_transcripts
 
     def facts(self) -> ProcessFacts:
         return ProcessFacts(rss=self.launcher.rss.get(self.id), suspended=self.deaf)
@@ -68,7 +68,7 @@ class MemoryWorker:
         """It has no log."""
 
     def record_transcript(self, transcript: str) -> None:
-        """These are never lost."""
+        self.known_transcripts.add(transcript)
 
     async def keep(self, transcript: str | None) -> None:
         await trio.lowlevel.checkpoint()
@@ -169,6 +169,7 @@ class MemoryLauncher:
     def __init__(self) -> None:
         self.settings = RpcSettings()
         self.transcripts: dict[str, list[str]] = {}
+        self.known_transcripts: set[str] = set()
         self.taken: frozenset[str | None] = frozenset()
         """Names that sessions of an earlier life have for theirs."""
         self.damaged: set[str] = set()
