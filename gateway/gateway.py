@@ -32,6 +32,7 @@ from gateway.turns.holds import Holds
 from gateway.turns.scheduler import TurnScheduler
 from gateway.turns.turn import Turn
 from pool import Pool
+from pool.stimuli import SessionAsks
 from profiles import CapabilityProfile
 from store.records import Loaded
 from store.store import Store
@@ -82,7 +83,7 @@ class Gateway:
         self.resumed = trio.Event()
         self._recovered: list[Run] = []
         self._settings = current = CurrentSettings(settings)
-        self.pending_permissions = PendingPermissions()
+        self.pending_permissions = PendingPermissions(lambda session, call: pool.submit(SessionAsks(session, call)))
         self.profile_cache = ProfileCache(parts, hooks, data_dir=data_dir, cwd_of=self._cwd_of)
         self.sessions = Sessions(
             current,

@@ -63,6 +63,7 @@ class PoolMachine:
             stimuli.SessionKnown: self._session_known,
             stimuli.ForgetSession: self._forget_session,
             stimuli.AgentLearned: self._agent_learned,
+            stimuli.SessionAsks: self._session_asks,
             stimuli.WorkerReady: self._worker_ready,
             stimuli.WorkerResetDone: self._worker_reset_done,
             stimuli.WorkerReconciled: self._worker_reconciled,
@@ -234,6 +235,11 @@ class PoolMachine:
         session.resume_failures = 0
         self._workers.detach(session)
         self._state.forget_if_empty(session)
+
+    def _session_asks(self, asks: stimuli.SessionAsks) -> None:
+        self._state.asking.pop(asks.session, None)
+        if asks.call is not None:
+            self._state.asking[asks.session] = asks.call
 
     def _agent_learned(self, learned: stimuli.AgentLearned) -> None:
         self._state.set_forgets(learned.agent, forgets=learned.forgets)

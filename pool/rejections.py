@@ -1,5 +1,6 @@
 """The errors a request can end with: what failed, what to do, and the pool's figures at that moment."""
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import asdict
@@ -20,6 +21,7 @@ from wire.terminal import last_words
 
 _MAX_NAMED_SESSIONS = 5
 """Sessions that an error names in its words."""
+_MAX_NAMED_QUESTIONS = 3
 
 
 class KeepingSessions(NamedTuple):
@@ -91,11 +93,12 @@ def nested_saturated(figures: PoolCounts, pins: KeepingSessions) -> NestedSatura
     )
 
 
-def timed_out(figures: PoolCounts, waiter: Waiter, pins: KeepingSessions) -> AcquireTimeout:
+def timed_out(figures: PoolCounts, waiter: Waiter, pins: KeepingSessions, asking: Mapping[str, str]) -> AcquireTimeout:
     """The deadline passed."""
     waited = waiter.deadline - waiter.enqueued_at
     return AcquireTimeout(
-        f"no worker for session {waiter.session.key!r} within {waited:.1f} s ({figures}){_pinned(pins)}",
+        f"no worker for session {waiter.session.key!r} within {waited:.1f} s ({figures}){_pinned(pins)}"
+        + "".join(f"; {words}" for words in questions(asking, asking)),
         session=waiter.session.key,
         figures=asdict(figures),
         pinned=list(pins.named),
@@ -151,6 +154,13 @@ def _pinned(sessions: KeepingSessions) -> str:
     if not sessions.total:
         return ""
     return f"; background commands keep workers for {_names(sessions)}"
+
+
+def questions(sessions: Iterable[str], asking: Mapping[str, str]) -> list[str]:
+    """Of the sessions whose turn waits for a person: which, and the command by which one answers; the first few."""
+    found = [f"{key} waits for a person: pool approve -s {key} {asking[key]}" for key in sessions if key in asking]
+    more = len(found) - _MAX_NAMED_QUESTIONS
+    return found if more <= 0 else [*found[:_MAX_NAMED_QUESTIONS], f"and {more} more: pool approvals"]
 
 
 def _names(sessions: KeepingSessions) -> str:

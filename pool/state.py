@@ -66,6 +66,8 @@ class PoolState:
         self.sessions: dict[str, SessionRecord] = {}
         self.transcript_owners: dict[str, str] = {}
         """Whose each transcript is."""
+        self.asking: dict[str, str] = {}
+        """The tool call about which a person has to decide, of each session that waits for that."""
         self.requests: dict[str, Waiter] = {}
         """Every request that has not ended and holds nothing yet."""
         self.holds: dict[str, HoldRecord] = {}
@@ -73,8 +75,7 @@ class PoolState:
         """Holds whose worker died before they were released: request to generation."""
         self.deferred: list[tuple[float, int, Waiter]] = []
         """A heap of blocked waiters that only the reserve keeps from their session's own worker."""
-        self.generation = 0
-        self.sequence = 0
+        self.generation = self.sequence = 0
         self.ordinary_workers = 0
         """Workers with a hold that may not use the reserve."""
         self.waiting = WaitingList()
@@ -324,7 +325,7 @@ class PoolState:
 
     def expire(self, waiter: Waiter) -> None:
         """End the request: its deadline has passed."""
-        error = rejections.timed_out(self.counts(), waiter, self.pinned_sessions())
+        error = rejections.timed_out(self.counts(), waiter, self.pinned_sessions(), self.asking)
         self.finish(waiter)
         self.counters.expired += 1
         self.actions.append(Reject(waiter.request, error))

@@ -168,7 +168,13 @@ def _wait_reason(state: PoolState, waiter: Waiter) -> str:
     if kind.claims:
         return "a worker is on its way"
     gate = kind.queues[waiter.privileged].condition
-    return gate.reason if gate is not None else "next in line"
+    return f"{gate.reason}{_questions(len(state.asking))}" if gate is not None else "next in line"
+
+
+def _questions(asking: int) -> str:
+    if not asking:
+        return ""
+    return f", and {'1 session waits' if asking == 1 else f'{asking} sessions wait'} for a person (pool approvals)"
 
 
 def _blocked_reason(waiter: Waiter, worker: WorkerRecord | None) -> str:

@@ -114,6 +114,13 @@ class AgentLearned(msgspec.Struct, frozen=True):
     forgets: bool
 
 
+class SessionAsks(msgspec.Struct, frozen=True):
+    """The session's turn waits for a person to decide about this tool call; None: for no call any more."""
+
+    session: str
+    call: str | None
+
+
 class WorkerReady(msgspec.Struct, frozen=True):
     """A spawned worker can take requests, on that node ("" is this machine)."""
 
@@ -270,6 +277,7 @@ Stimulus = (
     | SessionKnown
     | ForgetSession
     | AgentLearned
+    | SessionAsks
     | WorkerReady
     | WorkerResetDone
     | WorkerReconciled

@@ -38,7 +38,9 @@ class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
 class PendingPermissions:
     """The calls that wait for approval, from the events of turns: each until it is decided or its turn ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_first: Callable[[str, str | None], None] = lambda _session, _call: None) -> None:
+        """``on_first(session, call)``: the oldest open call of a session is another one now; None = it has none."""
+        self._on_first = on_first
         self.sessions: dict[str, dict[str, PendingCall]] = {}
         """The open calls by session, in the order of their events; changed only here."""
         self._closed: dict[tuple[str, str], str] = {}
@@ -52,15 +54,21 @@ class PendingPermissions:
                 facts = msgspec.structs.asdict(asked.call)
                 call = PendingCall(**facts, reason=asked.reason, options=asked.options)
                 self.sessions.setdefault(session, {})[call.id] = call
+                if len(self.sessions[session]) == 1:
+                    self._on_first(session, call.id)
         else:
             decided = event.data
             if self.sessions.get(session, {}).pop(decided.call_id, None) is not None:
                 by = f" by {decided.by}" if decided.by else ""
                 self._close(session, [decided.call_id], f"was decided already ({decided.decision}{by})")
+                self._on_first(session, next(iter(self.sessions[session]), None))
 
     def close_session(self, session: str) -> None:
         """The session's turn is over: nothing of it waits any more."""
-        self._close(session, self.sessions.pop(session, {}), "is no longer pending: its turn has ended")
+        calls = self.sessions.pop(session, {})
+        self._close(session, calls, "is no longer pending: its turn has ended")
+        if calls:
+            self._on_first(session, None)
 
     @property
     def count(self) -> int:

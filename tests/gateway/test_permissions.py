@@ -18,7 +18,8 @@ def decided(call: str) -> PublishedEvent:
 
 
 def test_a_call_is_open_until_it_is_decided_or_its_turn_is_over() -> None:
-    open_calls = PendingPermissions()
+    first: dict[str, list[str | None]] = {"a": [], "b": []}
+    open_calls = PendingPermissions(lambda session, call: first[session].append(call))
     for session, call in (("a", "c1"), ("a", "c2"), ("b", "c3")):
         open_calls.observe(session, asks(call))
     open_calls.observe("a", decided("c1"))
@@ -26,6 +27,8 @@ def test_a_call_is_open_until_it_is_decided_or_its_turn_is_over() -> None:
     assert [call.id for call in open_calls.pending("a")] == ["c2"]
     assert [(asked.session, asked.call.id) for asked in open_calls.snapshot()] == [("a", "c2"), ("b", "c3")]
     open_calls.close_session("b")
+    open_calls.close_session("b")
+    assert first == {"a": ["c1", "c2"], "b": ["c3", None]}
     assert (open_calls.count, open_calls.pending("b")) == (1, [])
 
 

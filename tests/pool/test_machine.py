@@ -209,6 +209,10 @@ WAITING = {
     "a waiter ends by its deadline and the machine asks to be woken for it": """
         pool max=1; hold r1 s; ask r2 late timeout=7.5; next 7.5; wait 8.0 => reject r2 acquire_timeout
         error r2 AcquireTimeout waiting=1 max=1; counter expired 1""",
+    "a wait that ended names those that wait for a person, as the status does": """
+        pool max=1; hold r1 s; asks s c7; ask r2 late timeout=1.0
+        reason r2 the pool is full, and no worker can make room, and 1 session waits for a person (pool approvals)
+        wait 1.0; error r2 AcquireTimeout s waits for a person: pool approve -s s c7""",
     "without a deadline a direct acquire waits for waiting_timeout": """
         pool max=1 waiting_timeout=12.0; hold r1 s; ask r2 late; wait 11.9; open r2; wait 0.1
         error r2 AcquireTimeout""",

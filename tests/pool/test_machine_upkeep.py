@@ -274,11 +274,17 @@ def test_the_snapshot_counts_what_happened_and_what_is_kept_warm() -> None:
     assert warm == {A.short: (1, 2), B.short: (1, 1)}
 
 
+_ASKED = "one waits for a person: pool approve -s one c7"
+
+
 @pytest.mark.parametrize(
     ("story", "session", "place", "needs"),
     [
         ("pool max=1; hold r1 one; ask r2 two; ask r3 three priority=10", "two", 2, "in one, or pool.max (1) has to"),
         ("pool max=1; hold r1 one; ask r2 two; ask r3 three priority=10", "three", 1, "in one, or pool.max (1) has to"),
+        ("pool max=1; hold r1 one; asks one c7; ask r2 two", "two", 1, f"in one ({_ASKED}), or pool.max"),
+        ("pool max=1; hold r1 one; asks one c7; asks one; ask r2 two", "two", 1, "in one, or pool.max"),
+        ("pool max=9; hold r1 one; asks one c7; ask r2 one b", "one", 1, f"in this session has to end ({_ASKED})"),
         ("pool max=9; ask r1 one", "one", 1, "the worker that is on its way has to be ready"),
         ("pool max=9; hold r1 one; pause; ask r2 two", "two", 1, "`pool resume` has to be given"),
         ("pool max=9; hold r1 one; ask r2 one b", "one", 1, "what uses worker w1 in this session has to end"),

@@ -141,6 +141,10 @@ class Player:
     def know(self, session: str, transcript: str) -> None:
         self.world.tell(stimuli.SessionKnown(session, transcript))
 
+    def asks(self, session: str, call: str | None = None) -> None:
+        """Its turn waits for a person."""
+        self.world.tell(stimuli.SessionAsks(session, call))
+
     def forgets(self, agent: str, forgets: bool = True) -> None:  # noqa: FBT001, FBT002  # a word of a transcript
         """Whether a conversation is lost to that agent with its process."""
         self.world.tell(stimuli.AgentLearned(agent, forgets=forgets))
@@ -225,7 +229,7 @@ class Player:
     def reason(self, request: str, *words: str) -> None:
         """What the request waits for, by the status."""
         (found,) = [each for each in self.world.machine.snapshot(self.world.now).waiters if each.request == request]
-        assert found.why == " ".join(words)
+        assert found.why == " ".join(map(str, words))
 
     def needs(self, session: str, *words: str) -> None:
         """What would have to happen, as it is explained."""
