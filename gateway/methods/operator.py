@@ -200,7 +200,7 @@ class OperatorMethods:
 
     def _with_queued(self, session: SessionSnapshot) -> SessionSnapshot:
         """The pool's session, with the runs that wait behind another of the same session counted as waiting."""
-        queued = self._gateway.scheduler.lanes.depth(session.key)
+        queued = self._gateway.scheduler.depth(session.key)
         return msgspec.structs.replace(session, waiting=session.waiting + queued)
 
     async def stop_worker(self, params: WorkerRequest, _caller: Caller) -> Any:
@@ -257,11 +257,13 @@ class OperatorMethods:
 
     def _own_wait(self, session: str | None) -> dict[str, Any] | None:
         """The wait of a session whose next turn does not ask for a worker yet: its lane, or its own turn, is first."""
-        lanes = self._gateway.scheduler.lanes
-        queued = 0 if session is None else lanes.depth(session)
+        scheduler = self._gateway.scheduler
+        queued = 0 if session is None else scheduler.depth(session)
         if session is None or not queued:
             return None
-        needs = lanes.why_waiting(session) or "the turn that runs in the session has to end"
+        needs = scheduler.why_waiting(session) or "the turn that runs in the session has to end"
+        for call in self._gateway.pending_permissions.pending(session)[:1]:
+            needs += f" (it waits for a person: pool approve -s {session} {call.id})"
         why = f"{queued} {'message waits' if queued == 1 else 'messages wait'} in the session"
         return {"place": None, "waiting": queued, "why": why, "needs": needs}
 

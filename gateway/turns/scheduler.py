@@ -1,7 +1,7 @@
 """Performs the lane machine's actions: starts turns and exclusive access, keeps the lanes' time."""
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -71,6 +71,8 @@ class TurnScheduler:
         self._starting: set[Turn] = set()
         """Those without a task: the start of their runs is not durable yet."""
         self._rejected: dict[str, RejectRun] = {}
+        self._left: Counter[str] = Counter()
+        """Runs of each session that the supervisor's next life begins."""
 
     async def run(self) -> None:
         """Keep the lanes' time until cancelled; sleeps until the next deadline."""
@@ -98,6 +100,15 @@ class TurnScheduler:
         """The worker on which a turn of the session runs now, also where its caller holds it."""
         leases = (turn.lease for turn in self._turns.values() if turn.session == session)
         return next((lease for lease in leases if lease is not None), None)
+
+    def depth(self, session: str) -> int:
+        """Runs of the session that wait for a turn, here or in the supervisor's next life."""
+        return self.lanes.depth(session) + self._left[session]
+
+    def why_waiting(self, session: str) -> str | None:
+        """What they wait for, in words; None where none waits, or for the session's own turn only."""
+        is_left = self._is_closing and self.depth(session)
+        return "the supervisor is stopping; the next one begins it" if is_left else self.lanes.why_waiting(session)
 
     def is_busy(self, session: str) -> bool:
         """Whether the session is in a turn, on whosever worker, or a run of it waits for one."""
@@ -147,13 +158,8 @@ class TurnScheduler:
         A run whose message was put into another's turn leaves that turn, which keeps the message.
         """
         if run.name in self._runs:
-            self._withdraw(
-                run,
-                RunAborted(
-                    f"the run of session {run.request.session} was aborted before its turn began",
-                    session=run.request.session,
-                ),
-            )
+            text = f"the run of session {run.request.session} was aborted before its turn began"
+            self._withdraw(run, RunAborted(text, session=run.request.session))
             return True
         for turn in self._turns.values():
             if run is turn.leader and run in turn.runs:
@@ -168,8 +174,7 @@ class TurnScheduler:
 
     def abort_session(self, session: str) -> bool:
         """End the session's running turn; False when none runs."""
-        turn = self.turn_of(session)
-        if turn is None:
+        if (turn := self.turn_of(session)) is None:
             return False
         turn.end(EndReason.ABORTED)
         return True
@@ -221,7 +226,7 @@ class TurnScheduler:
                 self._exclusive_access.grant(action)
             case StartTurn() if self._is_closing:
                 for name in action.runs:
-                    self._pop_run(name)
+                    self._left[self._pop_run(name).request.session] += 1
             case StartTurn():
                 self._begin(Turn(action, [self._pop_run(name) for name in action.runs], self._context, self))
             case Steer():
@@ -256,8 +261,7 @@ class TurnScheduler:
             self._fail(run, RequestTimeout(text, session=turn.session, worker=turn.worker))
 
     def _cancel_timer(self, run: Run) -> None:
-        timer = self._timers.pop(run.name, None)
-        if timer is not None:
+        if (timer := self._timers.pop(run.name, None)) is not None:
             self._alarms.cancel(timer)
 
     def _reject(self, refusal: RejectRun) -> None:
@@ -275,13 +279,8 @@ class TurnScheduler:
     def _expire(self, run: Run) -> None:
         """A run's time is over while it waits."""
         if run.name in self._runs:
-            self._withdraw(
-                run,
-                RequestTimeout(
-                    f"session {run.request.session} was busy with earlier runs for all of the run's time",
-                    session=run.request.session,
-                ),
-            )
+            text = f"session {run.request.session} was busy with earlier runs for all of the run's time"
+            self._withdraw(run, RequestTimeout(text, session=run.request.session))
 
     def _fail(self, run: Run, error: PoolError) -> None:
         outcome, seq = self._run_registry.fail(run, error)
@@ -361,6 +360,7 @@ class TurnScheduler:
                 seq = self._run_registry.end(run, outcome)
                 outcomes.append((run, outcome))
             self._context.on_ended(turn)
+        self._left[turn.session] += len(turn.runs) - len(outcomes)
         if turn.held is None:
             for run in turn.unconsumed:
                 self._requeue(run)

@@ -81,3 +81,17 @@ async def test_what_a_person_was_asked_is_closed_at_the_end_and_its_run_is_told_
     assert (outcome.reason, error_of(outcome).code) == ("interrupted", "interrupted")
     assert world.gateway.pending_permissions.count == 0
     assert other.is_live
+
+
+async def test_a_message_that_is_left_to_the_next_supervisor_is_shown_with_the_reason(world: World) -> None:
+    await world.hanging()
+    behind = await world.begin("behind", queue="followup")
+    await world.call("shutdown")
+    world.launcher.running("hang").finish()
+    await wait_all_tasks_blocked()
+    assert behind.is_live
+    why = "the supervisor is stopping; the next one begins it"
+    view = await world.call("sessions.get", session="alice")
+    assert (view["state"], view["waiting"], view["waits_for"]) == ("READY", 1, why)
+    wait = (await world.call("explain", session="alice"))["wait"]
+    assert (wait["why"], wait["needs"]) == ("1 message waits in the session", why)
