@@ -26,7 +26,7 @@ from errors import PoolError
 from wire.events import TEXT_KINDS
 from wire.messages import EventEnvelope
 from wire.run_view import CallLines, RunView
-from wire.terminal import BOLD, DIM
+from wire.terminal import BOLD, DIM, format_duration
 
 
 class PromptTextView:
@@ -55,11 +55,24 @@ class PromptTextView:
     def waits(self, session: dict[str, Any]) -> None:
         """Why the run has not begun, where that has changed. ``session``: its view."""
         place = f" (place {session['place']} in the queue)" if session.get("place") else ""
-        words = f"… waits: {session['waits_for']}{place}" if session.get("waits_for") else ""
+        words, since = f"… waits: {session['waits_for']}{place}" if session.get("waits_for") else "", ""
+        if not words and session.get("waiting"):
+            words, since = self._behind_turn(session)
         if words != self._waits:
             self._waits = words
             with self._lock:
-                self._run_view.line(words or "… a worker is there")
+                self._run_view.line(f"{words}{since}" if words else "… a worker is there", whole=True)
+
+    def _behind_turn(self, session: dict[str, Any]) -> tuple[str, str]:
+        """That the run waits behind another of its session, and how long that has run."""
+        waiting, age = session["waiting"], session.get("turn_age")
+        words = "… waits: the turn that runs in the session comes first"
+        if waiting > 1:
+            words += f"; {waiting} messages wait behind it"
+        for call in session.get("pending_permissions", ())[:1]:
+            answer = command_line("approve", call["id"], session=session["key"], place=self._connection_flags)
+            words += f"; it waits for a person: {answer}"
+        return words, "" if age is None else f" (running for {format_duration(age)})"
 
     def show(self, events: msgspec.Raw) -> None:
         """Draw the envelopes of one push, and flush once."""

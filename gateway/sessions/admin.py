@@ -21,6 +21,7 @@ from gateway.sessions.sessions import Sessions
 from gateway.sessions.system_events import SystemEvents
 from gateway.turns.approvals import PendingCall, PendingPermissions
 from gateway.turns.scheduler import TurnScheduler
+from gateway.turns.turn import Turn
 from heartbeat.system_events import RESULT_KINDS, SystemEventKind
 from pool import Pool
 from pool.agent_report import AgentReport
@@ -51,6 +52,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     place: int | None = None
     """Why its next turn has no worker yet, None where it does not wait; its place in the queue, of one session only."""
     turn: str | None
+    turn_age: float | None = None
+    """Seconds since its worker was prompted; None where no turn runs on one."""
     waiting: int
     transcript: str | None
     cwd: str | None
@@ -144,6 +147,7 @@ class SessionAdmin:
             waits_for=None if worker else standing.waits_for or self._scheduler.why_waiting(entry.key),
             place=standing.place,
             turn=turn.id if turn else None,
+            turn_age=_age_of(turn),
             waiting=self._scheduler.depth(entry.key),
             transcript=entry.transcript,
             cwd=self._profile_cache.directory_of(entry),
@@ -318,6 +322,11 @@ class SessionAdmin:
         except PoolError as exc:
             error = {"severity": "error", "phase": "model", "message": f"the conversation was not summarised: {exc}"}
             self._bus.publish(session, EventType.ERROR, error)
+
+
+def _age_of(turn: Turn | None) -> float | None:
+    since = None if turn is None or turn.lease is None else turn.lease.running_since
+    return None if since is None else trio.current_time() - since
 
 
 def _lifecycle(entry: SessionEntry, reason: str, transcript: str | None = None) -> SessionLifecycle:

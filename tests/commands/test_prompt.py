@@ -212,6 +212,22 @@ class FakeClient:
         return follow_prompt(self, {**ASKED, **params}, view, place=place)  # type: ignore[arg-type]  # a fake
 
 
+def test_a_run_behind_its_sessions_turn_says_so_once_with_how_long_that_has_run() -> None:
+    err = io.StringIO()
+    view = PromptTextView(io.StringIO(), err, {"NO_COLOR": "1"}, place=" --socket s")
+    session = {"key": "ada", "turn": "t1", "waiting": 2, "waits_for": None, "pending_permissions": []}
+    for age in (7.0, 9.0):
+        view.waits({**session, "turn_age": age})
+    view.waits({**session, "waiting": 1, "turn_age": 11.0, "pending_permissions": [{"id": "c1"}]})
+    view.waits({**session, "waiting": 0})
+    first = "… waits: the turn that runs in the session comes first; "
+    assert err.getvalue().splitlines() == [
+        f"{first}2 messages wait behind it (running for 7.0 s)",
+        f"{first}it waits for a person: pool approve --socket s -s ada c1 (running for 11 s)",
+        "… a worker is there",
+    ]
+
+
 @pytest.mark.parametrize(("timeout", "patience"), [(None, None), (0, None), (3.0, 13.0)])
 def test_a_supervisor_that_is_stopped_is_not_listened_to_for_ever(
     timeout: float | None, patience: float | None

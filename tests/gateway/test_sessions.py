@@ -37,9 +37,10 @@ async def test_an_unknown_session_is_an_error_and_is_not_made(world: World, meth
 async def test_a_session_shows_what_it_is_doing(world: World) -> None:
     await world.begin("hang", source=telegram(), run="k1")
     await world.begin("say later", "agent:main:main", run="k2", queue="followup")
+    await trio.sleep(7)
     busy = await world.call("sessions.get", session="agent:main:main")
-    names = ("state", "worker", "turn", "waiting", "last_run", "channel")
-    assert [busy[name] for name in names] == ["WORKING", "w1", "t1", 1, "k2", "telegram"]
+    names = ("state", "worker", "turn", "turn_age", "waiting", "last_run", "channel")
+    assert [busy[name] for name in names] == ["WORKING", "w1", "t1", 7, 1, "k2", "telegram"]
     world.launcher.running("hang").finish()
     await world.run("k2").wait()
     free = await world.call("sessions.get", session="agent:main:main")
