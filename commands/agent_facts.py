@@ -63,7 +63,7 @@ def list_agents(
 
     ``inherited``: the variables that workers get of the environment.
     """
-    known = None if reported is None else {agent["name"]: agent.get("seen") or {} for agent in reported}
+    known = None if reported is None else {agent["name"]: agent for agent in reported}
     return [_listing(settings, name, inherited, known) for name in settings.agent_names()]
 
 
@@ -76,12 +76,16 @@ def _listing(
     definition = settings.agents.get(name, AgentSettings())
     command = definition.command or list(definition.traits.default_command)
     env = {**inherited, **definition.env}
-    seen = {} if known is None else known.get(name, {})
+    running = None if known is None else known.get(name)
+    is_other = running is not None and running.get("program") not in (None, settings.program_mark(name))
+    seen = {} if running is None or is_other else running.get("seen") or {}
     make = make_of(definition.dialect, command, seen.get("program", ""))
     path = shutil.which(command[0], path=env.get("PATH")) if command else None
     login = "-" if definition.traits.bundled_flags else find_login(make, env, seen)
     missing = find_missing(name, command, path, make, login, problem=seen.get("problem") or "")
-    if known is not None and name not in known:
+    if is_other:
+        missing.append(MissingPart("differs from the running one", "pool reload"))
+    if known is not None and running is None:
         missing.append(MissingPart("the running supervisor does not know it yet", "pool reload"))
     return AgentListing(
         name=name,

@@ -89,7 +89,8 @@ def _show_agents(
         from commands.output import open_console
 
         console = open_console()
-        view = agents_view(found, console.width, note=known.note, place=connection_flags())
+        place, file = connection_flags(), connection_flags(("config",))
+        view = agents_view(found, console.width, note=known.note, place=place, file=file)
         console.print(view, crop=False)
 
 
@@ -147,7 +148,7 @@ def _added_lines(make: str, added: "AgentAddition", listing: "AgentListing") -> 
     if added.backup is not None:
         lines.append(f"the file's comments could not be kept; as it was it is {clean(added.backup)}")
     for part in listing.missing:
-        lines += [f"missing: {clean(part.what)}; type", *(f"  {line}" for line in lines_to_type(part, place))]
+        lines += [f"missing: {clean(part.what)}; type", *(f"  {line}" for line in lines_to_type(part, place, place))]
     if MAKES[make].note:
         lines.append(f"note: {MAKES[make].note}")
     return [

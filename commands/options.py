@@ -121,12 +121,10 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def connection_flags() -> str:
-    """The options of this command that find the supervisor, for a command to be copied."""
+def connection_flags(names: Collection[str] = _CONNECTION_FLAGS) -> str:
+    """The options of this command that find the supervisor, of these ``names``, for a command to be copied."""
     params = click.get_current_context().params
-    return "".join(
-        f" --{name.replace('_', '-')} {shlex.quote(params[name])}" for name in _CONNECTION_FLAGS if params.get(name)
-    )
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(params[name])}" for name in names if params.get(name))
 
 
 def current_command(*, leave_out: Collection[str]) -> str:

@@ -45,7 +45,7 @@ MAKES: dict[str, AgentMake] = {
             key_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
             login_files=(".claude/.credentials.json",),
             login="claude",
-            note="without mode it decides by itself what to allow (its mode auto)",
+            note='mode = "default" has it ask; without a mode, as with "auto", it decides by itself what to allow',
         ),
         AgentMake(
             name="codex",

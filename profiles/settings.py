@@ -1,5 +1,6 @@
 """What can be set about agents, roles and skills; the ``[agents]``, ``[roles]`` and ``[skills]`` tables of the file."""
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
@@ -196,6 +197,11 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def dialect_of(self, agent: str) -> DialectName:
         """What the agent's program speaks."""
         return self.agents.get(agent, AgentSettings()).dialect
+
+    def program_mark(self, agent: str) -> str:
+        """The same for two settings where the agent is the same program; it shows nothing of the command."""
+        definition = self.agents.get(agent, AgentSettings())
+        return hashlib.sha256(msgspec.json.encode([definition.dialect, definition.command])).hexdigest()[:16]
 
     def traits_of(self, agent: str) -> DialectTraits:
         """What the agent's program understands."""

@@ -47,6 +47,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a message that names no agent goes to it."""
     client_tools: bool
     """Whether a message to it may bring tools of its own."""
+    program: str
+    """A mark of dialect and command: another one where they are others."""
     seen: ProgramRecord | None = None
     """What its workers have shown of its program; absent before the first one has been started."""
 
@@ -69,6 +71,7 @@ class _Methods:
                 dialect=parts.profiles.dialect_of(name),
                 is_default=name == parts.router.default_agent,
                 client_tools=parts.profiles.traits_of(name).takes_client_tools,
+                program=parts.profiles.program_mark(name),
                 seen=self._gateway.pool.agent_records.find(name),
             )
             for name in parts.profiles.agent_names()

@@ -154,6 +154,16 @@ def test_the_agents_are_listed_beside_a_supervisor_that_does_not_answer(
     assert (result.exit_code, f"is not known: {error.message}" in result.stdout) == (0, True), result.output
 
 
+def test_what_runs_under_the_name_of_another_program_is_not_shown_as_this_one() -> None:
+    settings, other = (ProfilesSettings(agents={"a": AgentSettings(command=[path])}) for path in (sys.executable, "x"))
+    for mark, version, missing in (
+        (settings.program_mark("a"), "1.0.0", []),
+        (other.program_mark("a"), "", ["differs from the running one"]),
+    ):
+        (_, found) = list_agents(settings, {}, [{"name": "main"}, {"name": "a", "program": mark, "seen": SEEN}])
+        assert (found.version, [part.what for part in found.missing]) == (version, missing)
+
+
 @pytest.mark.parametrize("make", MAKES)
 def test_a_definition_that_is_written_can_be_used(alone: CliRunner, tmp_path: Path, make: str) -> None:
     result = alone.invoke(cli.main, ["agents", "add", make])
@@ -175,6 +185,9 @@ def test_shown_commands_find_the_same_settings(alone: CliRunner, tmp_path: Path)
     assert f"pool doctor --config {file}" in added.stdout
     assert f"CODEX_API_KEY KEY --config {file}" in added.stdout
     assert f"CODEX_API_KEY KEY --config {file}" in listed.stdout
+    elsewhere = alone.invoke(cli.main, ["agents", "--config", str(file), "--data-dir", str(tmp_path / "d")])
+    (line,) = [line.partition("or: ")[2] for line in elsewhere.stdout.splitlines() if "CODEX_API_KEY KEY" in line]
+    assert alone.invoke(cli.main, line.split()[1:]).exit_code == 0, line
 
 
 def test_a_definition_that_is_there_stays_and_another_name_can_be_given(alone: CliRunner, tmp_path: Path) -> None:
