@@ -48,8 +48,7 @@ class RunMethods:
 
     async def wait(self, params: WaitRequest, caller: Caller) -> Any:
         """The outcome of a run; ``status: timeout`` when it has none within the time."""
-        session = None if params.session is None else normalize_session_key(params.session)
-        run = self._gateway.run_registry.find(caller.principal, params.run_id, session)
+        run = self._find_run(params, caller.principal)
         with trio.move_on_after(params.timeout_ms / 1000):
             return await run.wait()
         if run.outcome is not None:
@@ -61,6 +60,21 @@ class RunMethods:
             "accepted_at": run.record.accepted_at,
             "started_at": run.record.started_at,
         }
+
+    def _find_run(self, params: WaitRequest, principal: str) -> Run:
+        """The caller's own, or the latest one of the session that is named, which another principal may have begun.
+
+        How that ended is in the events of the session, which every caller of this method may read.
+        """
+        registry = self._gateway.run_registry
+        if params.session is None:
+            return registry.find(principal, params.run_id)
+        session = normalize_session_key(params.session)
+        entry = self._gateway.sessions.get(session)
+        if entry is not None and entry.last_run == params.run_id and entry.last_principal is not None:
+            own = registry.get(principal, params.run_id, session)
+            return own or registry.find(entry.last_principal, params.run_id, session)
+        return registry.find(principal, params.run_id, session)
 
     async def prompt(self, params: PromptRequest, caller: Caller) -> RunOutcome:
         """Accept a run and follow it: its events are pushed, its outcome is the answer, its error the request's."""

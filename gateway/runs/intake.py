@@ -303,7 +303,7 @@ class Intake:
 
     def _ensure_session(self, request: RunRequest) -> SessionEntry:
         key, agent, role = request.session, request.agent, request.role
-        source, run, giver = request.source, request.run_id, request.from_session
+        source, run, giver = request.source, request.key, request.from_session
         return self._sessions.ensure(key, agent, role, source=source, run=run, from_session=giver)
 
     def _enqueue(self, run: Run) -> None:

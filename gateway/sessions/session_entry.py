@@ -42,6 +42,8 @@ class SessionData(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     source: MessageSource | None = None
     """The latest message's: where the session last spoke."""
     last_run: str | None = None
+    last_principal: str | None = None
+    """Who began that run."""
     label: str | None = None
     """A name for people, of this session only."""
     cwd: str | None = None
@@ -82,6 +84,7 @@ class SessionEntry(SessionData, kw_only=True, eq=False, gc=False):
             reasoning=self.reasoning,
             source=self.source,
             last_run=self.last_run,
+            last_principal=self.last_principal,
             label=self.label,
             cwd=stored(self.cwd),
             unwritten=self.unwritten,

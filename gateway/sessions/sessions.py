@@ -20,7 +20,7 @@ from pool import Pool
 from pool.stimuli import SessionKnown
 from router.keys import format_session_key, parse_session_key
 from router.source import MessageSource
-from store.records import SessionRow
+from store.records import RunKey, SessionRow
 from store.store import Store
 from wire.events import EventType
 
@@ -210,7 +210,7 @@ class Sessions(SessionTable):
         role: str,
         *,
         source: MessageSource | None,
-        run: str | None,
+        run: RunKey | None,
         from_session: str | None = None,
     ) -> SessionEntry:
         """A message for the session has come (``run``), or a hold: make it known, as this agent's in this role.
@@ -230,7 +230,7 @@ class Sessions(SessionTable):
         if source is not None:
             entry.source = source
         if run is not None:
-            entry.last_run = run
+            entry.last_principal, _, entry.last_run = run
         self.save(entry)
         if known is None and "session:start" in self._hooks.table:
             life = SessionLifecycle(session=key, agent=agent, role=role, reason="first message" if run else "held")
@@ -252,7 +252,7 @@ class Sessions(SessionTable):
         """Record that the session's conversation is not that of its latest run."""
         entry = self.get(key)
         if entry is not None:
-            entry.last_run = None
+            entry.last_run = entry.last_principal = None
             self.save(entry)
 
     def record_transcript(self, key: str) -> None:

@@ -112,7 +112,7 @@ class TurnContext:
         """The session was deleted, or evicted, while the message waited; None where there is no room for it."""
         try:
             return self._sessions.ensure(
-                request.session, request.agent, request.role, source=request.source, run=request.run_id
+                request.session, request.agent, request.role, source=request.source, run=request.key
             )
         except PoolSaturated:
             return None

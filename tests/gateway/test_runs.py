@@ -108,6 +108,18 @@ async def test_keys_are_those_of_one_principal_and_one_session(world: World) -> 
     assert (await world.call("agent.wait", stranger, run_id="k1"))["text"] == "mine|theirs"
 
 
+async def test_the_latest_run_of_a_session_is_answered_to_any_caller_that_names_both_and_no_other_run_is(
+    world: World,
+) -> None:
+    page = RecordingCaller(world.nursery, principal="token:default")
+    await world.ask("first", "alice", run="k1")
+    await world.ask("last", "alice", run="k2")
+    assert (await world.call("agent.wait", page, run_id="k2", session="alice"))["text"] == "first|last"
+    for named in ({"run_id": "k1", "session": "alice"}, {"run_id": "k2"}, {"run_id": "k2", "session": "bob"}):
+        with pytest.raises(UsageError, match="there is no run"):
+            await world.call("agent.wait", page, **named)
+
+
 @pytest.mark.world(workers=1)
 async def test_runs_wait_for_workers_in_any_number(world: World) -> None:
     """Beyond what direct acquires may: they are durable, and bounded by the lanes."""
