@@ -1,5 +1,6 @@
 """``pool processes``: the commands that sessions have in the background: list, poll, log, write, kill, delete."""
 
+import re
 import sys
 from typing import Any
 
@@ -69,7 +70,9 @@ def list_processes(client: ControlClient, session: str | None, *, quiet: bool, a
 @with_client
 def poll(client: ControlClient, process_id: str, session: str | None, timeout: float, *, as_json: bool) -> None:
     """Print what a command has written since the last poll, and whether it runs. The agent still gets all of it."""
-    _show(_act(client, "poll", process_id, session, timeout=timeout), as_json=as_json)
+    answer = _act(client, "poll", process_id, session, timeout=timeout)
+    said, gap, state = str(answer["text"]).rpartition("\n\n")
+    _show(answer, f"{said}{gap}{_without_session(state, process_id)}", as_json=as_json)
 
 
 @processes.command("log")
@@ -81,7 +84,8 @@ def poll(client: ControlClient, process_id: str, session: str | None, timeout: f
 @with_client
 def log(client: ControlClient, process_id: str, session: str | None, *, as_json: bool, **lines: int | None) -> None:
     """Print the output of a command."""
-    _show(_act(client, "log", process_id, session, **lines), as_json=as_json)
+    answer = _act(client, "log", process_id, session, **lines)
+    _show(answer, str(answer["text"]), as_json=as_json)
 
 
 @processes.command("write")
@@ -113,7 +117,8 @@ def write(
     enter = text not in (None, "-") and not no_enter
     where = session or _session_of(client, process_id)
     params = {"session": where, "id": process_id, "data": data, "enter": enter, "keys": list(keys), "eof": eof}
-    _show(_checked(client.call("process.write", params, timeout=SLOW_ANSWER_SECONDS)), as_json=as_json)
+    answer = _checked(client.call("process.write", params, timeout=SLOW_ANSWER_SECONDS), process_id)
+    _show(answer, f"wrote to {process_id}{', and ended its input' if eof else ''}", as_json=as_json)
 
 
 @processes.command("kill")
@@ -123,7 +128,7 @@ def write(
 @with_client
 def kill(client: ControlClient, process_id: str, session: str | None, *, as_json: bool) -> None:
     """Kill a command; its session gets the notice of its end."""
-    _show(_act(client, "kill", process_id, session), as_json=as_json)
+    _show(_act(client, "kill", process_id, session), f"killed {process_id}", as_json=as_json)
 
 
 @processes.command("delete")
@@ -133,7 +138,7 @@ def kill(client: ControlClient, process_id: str, session: str | None, *, as_json
 @with_client
 def delete(client: ControlClient, process_id: str, session: str | None, *, as_json: bool) -> None:
     """Kill a command that runs, and forget it with its output."""
-    _show(_act(client, "remove", process_id, session), as_json=as_json)
+    _show(_act(client, "remove", process_id, session), f"deleted {process_id}", as_json=as_json)
 
 
 def _act(client: ControlClient, action: str, process_id: str, session: str | None, /, **params: Any) -> Record:
@@ -141,21 +146,26 @@ def _act(client: ControlClient, action: str, process_id: str, session: str | Non
     where = session or _session_of(client, process_id)
     wanted = {"session_id": process_id, **omit_none(**params)}
     answer = client.call("process", {"session": where, "action": action, "params": wanted}, timeout=SLOW_ANSWER_SECONDS)
-    return _checked(answer)
+    return _checked(answer, process_id)
 
 
-def _checked(answer: Record) -> Record:
+def _checked(answer: Record, process_id: str) -> Record:
     """A refusal is an answer whose ``error`` says why; a command that has failed has none."""
     if answer.get("error"):
-        raise PoolError(str(answer["error"]))
+        raise PoolError(_without_session(str(answer["error"]), process_id))
     return answer
 
 
-def _show(answer: Record, *, as_json: bool) -> None:
+def _without_session(text: str, process_id: str) -> str:
+    """What the worker says of a command, which it calls a session: to people that is a conversation."""
+    return re.sub(rf"[Ss]ession {re.escape(process_id)}\b", process_id, text)
+
+
+def _show(answer: Record, text: str, *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
     else:
-        click.echo(clean_stream(str(answer["text"])))
+        click.echo(clean_stream(text))
 
 
 def _running_processes(client: ControlClient) -> list[Record]:
