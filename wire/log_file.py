@@ -26,6 +26,8 @@ SUPERVISOR_LOG = "supervisor"
 """The name of the supervisor's own log among those of workers (``w1``, ``w2`` ...)."""
 STARTED, ENDED = "started", "ended"
 """The first words of what the supervisor notes."""
+GAP = "lines may be missing here: the log's files were replaced faster than they could be read"
+"""What a reader puts where a file is gone that it has not read."""
 _BLOCK_BYTES = 64 * 1024
 _HEAD = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})Z (stderr|pool) ")
 _SUFFIX = ".log"
@@ -141,8 +143,22 @@ class LogReader:
             found += self._read_rest()
             if not self._is_rotated():
                 break
-            self.close()
+            found += self._go_on()
         return found
+
+    def _go_on(self) -> list[LogLine]:
+        """Leave the file, which was rotated, for the one behind it; the mark of a gap where some between are gone."""
+        last = [*self._read_rest()]  # what came between the last look at it and its end
+        before = open_log(rotated_path(self._path))
+        is_next = before is None or self._fd is None or is_same_file(before, self._fd)
+        self.close()
+        self._partial = b""
+        if is_next:
+            if before is not None:
+                os.close(before)
+            return last
+        self._fd = before
+        return [*last, LogLine(self.name, None, "pool", GAP)]
 
     def _reopen(self) -> bool:
         self._fd, self._partial = open_log(self._path), b""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.log_file import LogReader, has_ended, line_head, log_names, parse_line, rotated_path
+from wire.log_file import GAP, LogReader, has_ended, line_head, log_names, parse_line, rotated_path
 
 AT = 1767323045.678
 
@@ -72,6 +72,19 @@ def test_each_line_comes_once_before_or_after_also_over_rotation(tmp_path: Path)
         path.write_bytes(b"five\n")
         assert [line.text for line in reader.last(10)] == ["one", "two"], "the past is the past"
         assert [line.text for line in reader.read()] == ["four", "five"]
+        assert reader.read() == []
+
+
+def test_where_files_were_replaced_faster_than_they_were_read_a_mark_says_so_and_what_is_left_is_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "w1.log"
+    path.write_bytes(b"one\n")
+    with LogReader(tmp_path, "w1") as reader:
+        for text in (b"two\n", b"three\n", b"four\n"):
+            path.replace(rotated_path(path))
+            path.write_bytes(text)
+        assert [line.text for line in reader.read()] == [GAP, "three", "four"]
         assert reader.read() == []
 
 
