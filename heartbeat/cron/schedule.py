@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -56,7 +57,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 _LONGEST_EXPRESSION = 200
-_SHORTEST_PERIOD = 1.0
+_SHORTEST_PERIOD = 60.0
 _LATEST = 32_503_680_000.0
 """The year 3000: as far as a schedule reaches."""
 _EXAMPLE = 'minute hour day-of-month month day-of-week, as "0 8 * * 1-5"; a sixth field in front is the second'
@@ -97,11 +98,22 @@ def check_schedule(schedule: Schedule, after: float, local: tzinfo) -> None:
     """
     match schedule:
         case Every(period) if not _SHORTEST_PERIOD <= period < math.inf:
-            raise UsageError(f'every = "{period:g}s" is too often; the shortest is "1s"')
+            raise UsageError(f'every = "{period:g}s" is too often; the shortest is "1m"')
         case At(when) | Every(anchor=when) if not 0 <= when < _LATEST:
             raise UsageError("at and anchor are moments between the years 1970 and 3000")
         case Cron(expression) if next_due(schedule, after, zone_of(schedule, local)) is None:
             raise UsageError(f"cron = {expression!r} never comes: no time of the next 50 years matches it")
+        case Cron(expression) if _is_too_often(schedule, after, zone_of(schedule, local)):
+            raise UsageError(f"cron = {expression!r} is due more than once a minute; give one second")
+
+
+def _is_too_often(schedule: Cron, after: float, zone: tzinfo) -> bool:
+    """Whether two seconds of one minute match: then the first two pauses are not both a minute long."""
+    first = next_due(schedule, after, zone)
+    second = None if first is None else next_due(schedule, first, zone)
+    third = None if second is None else next_due(schedule, second, zone)
+    dues = [due for due in (first, second, third) if due is not None]
+    return any(later - due < _SHORTEST_PERIOD for due, later in pairwise(dues))
 
 
 def next_due(schedule: Schedule, after: float, zone: tzinfo) -> float | None:

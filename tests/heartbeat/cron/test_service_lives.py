@@ -114,7 +114,7 @@ async def test_other_settings_hold_at_once_and_leave_what_is_as_before_alone(hou
         house.requests.clear()
         puts = house.puts
         service.reconfigure(
-            CronSettings(jobs={"stays": isolated(), "changes": isolated(50.0), "comes": isolated(70.0)}, max_running=2)
+            CronSettings(jobs={"stays": isolated(), "changes": isolated(100.0), "comes": isolated(70.0)}, max_running=2)
         )
         assert house.puts - puts == 3, "one is forgotten, one is another, one is new"
         await trio.sleep(60.0)
