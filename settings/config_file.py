@@ -1,5 +1,6 @@
 """The operations on a settings file: write a first one, check it, show it, set one key, add or delete an agent."""
 
+import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -109,7 +110,7 @@ def set_config(path: Path, key: str, value: str) -> ConfigChange:
     """
     keys = parse_key(key)
     text = read_settings_file(path) if path.exists() else ""
-    parse_toml(text, path)
+    _check_agent(keys, parse_toml(text, path).get("agents", {}), path)
     edited, taken = _first_usable(path, text, keys, value_candidates(value))
     backup = None
     if not edited.in_place:
@@ -122,6 +123,23 @@ def set_config(path: Path, key: str, value: str) -> ConfigChange:
     for name in keys:
         shown = shown[name]
     return ConfigChange(path, ".".join(inline_key(name) for name in keys), inline_value(shown), backup)
+
+
+def _check_agent(keys: tuple[str, ...], agents: Mapping[str, Any], path: Path) -> None:
+    """Raise UsageError for a key of an agent that is not there, but for those that begin a definition.
+
+    A misspelt name would define another agent, which is the bundled one.
+    """
+    if len(keys) < 3 or keys[0] != "agents" or keys[2] in _BEGINNINGS or keys[1] in (*agents, *_KNOWN_AGENTS):
+        return
+    meant = difflib.get_close_matches(keys[1], agents, n=1)
+    hint = f"did you mean {meant[0]!r}" if meant else f"to define it, set agents.{inline_key(keys[1])}.dialect first"
+    raise UsageError(f"there is no agent {keys[1]!r} in {path}; {hint}")
+
+
+_BEGINNINGS = frozenset({"dialect", "command"})
+_KNOWN_AGENTS = ("main", "defaults", "gateway_prompts")
+"""Tables in ``[agents]`` that need not be written: the default agent's, and those with a meaning of their own."""
 
 
 def add_agent(path: Path, name: str, definition: Mapping[str, Any]) -> AgentAddition:

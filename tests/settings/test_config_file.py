@@ -272,3 +272,21 @@ def test_of_webhooks_only_the_host_is_shown(path: Path) -> None:
     assert (
         "PATH" not in set_config(path, "delivery.webhooks", '{ a = { url = "http://h/PATH", secret_env = "X" } }').value
     )
+
+
+def test_a_misspelt_agent_is_not_defined_by_one_of_its_settings(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text('[agents.claude]\ndialect = "acp"\ncommand = ["x"]\n')
+    before = path.read_text()
+    with pytest.raises(UsageError, match=r"there is no agent 'cluade' in .*; did you mean 'claude'"):
+        set_config(path, "agents.cluade.env.K", "v")
+    with pytest.raises(UsageError, match=r"set agents\.other\.dialect first"):
+        set_config(path, "agents.other.model", "m")
+    assert path.read_text() == before
+    for key, value in (
+        ("agents.main.model", "m"),
+        ("agents.defaults.timeout_seconds", "5m"),
+        ("agents.b.dialect", "pi"),
+    ):
+        set_config(path, key, value)
+    assert set_config(path, "agents.b.model", "m").value == '"m"'
