@@ -35,6 +35,7 @@ _END_SECONDS = 30
 """Beside drain and kill ladder: SIGKILL, sweep, the store, last words."""
 _LARGEST_UNIT = 64 * 1024
 _BOOTED = Path("/run/systemd/system")
+_NO_SYSTEMD = "this machine does not run systemd; `pool run --detach` starts a supervisor in the background"
 _LINGERING = Path("/var/lib/systemd/linger")
 
 _name_option = click.option("--name", default=DEFAULT_NAME, show_default=True, metavar="NAME", help="Its name.")
@@ -79,11 +80,15 @@ class _Manager(NamedTuple):
                 continue  # a link to nothing, a binary list: another program's
         return found
 
+    @property
+    def is_there(self) -> bool:
+        """Whether this machine runs the manager."""
+        return self.is_launchd or _BOOTED.is_dir()
+
     def check(self, *, is_system: bool) -> None:
         """Raise UsageError where there is no such manager here, or this user may not ask it."""
-        if not self.is_launchd and not _BOOTED.is_dir():
-            message = "this machine does not run systemd"
-            raise UsageError(f"{message}; `pool run --detach` starts a supervisor in the background")
+        if not self.is_there:
+            raise UsageError(_NO_SYSTEMD)
         if shutil.which(self.control[0]) is None:
             raise UsageError(f"there is no {self.control[0]} on PATH")
         if is_system and os.geteuid() != 0:
@@ -261,6 +266,9 @@ def uninstall(name: str, *, is_system: bool) -> None:
 def status(ctx: click.Context, *, is_system: bool, as_json: bool) -> None:
     """List the services with their data directories and states; exit code 3 where none is active."""
     manager = _Manager.of(is_system=is_system)
+    if not manager.is_there:
+        click.echo(f"no service is active: {_NO_SYSTEMD}", err=True)
+        ctx.exit(3)
     manager.check(is_system=is_system)
     units = list(ours(manager.present()))
     rows = [(unit, _state(manager, unit.name), served_directory(unit.text)) for unit in units]

@@ -169,7 +169,7 @@ def _program_problem(spec: WorkerSpec) -> str | None:
         path = dict(spec.env).get("PATH", os.defpath)
         if shutil.which(program, path=path) is None:
             found = shutil.which(program, mode=os.F_OK, path=path)
-            missing = f"{found} is not executable" if found else f"there is no program {program!r} on PATH ({path})"
+            missing = f"{found} is not executable" if found else f"there is no program {program!r} on PATH"
             return f"{missing}; {mend}"
         program = shutil.which(program, path=path) or program
     place = Path(spec.cwd, program)

@@ -186,6 +186,13 @@ def test_launchd_loads_a_changed_definition_again_and_one_that_it_could_not_load
     assert not list((place / "Library" / "LaunchAgents").iterdir())
 
 
+def test_where_no_service_manager_runs_no_service_is_active(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commands.service._BOOTED", machine.place / "not-booted")
+    status = machine.pool("status")
+    assert (status.exit_code, "no service is active: this machine does not run systemd" in status.stderr) == (3, True)
+    assert machine.pool("uninstall").exit_code == 2
+
+
 def test_a_manager_that_refuses_is_quoted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_CODE", "1")
     failed = machine.pool("install", "--data-dir", str(machine.place / "data"))

@@ -45,7 +45,7 @@ def why_not(spec: WorkerSpec, *, passing: bool = False) -> str:
     [
         (
             spec_for("no-such-agent", "--mode", "rpc"),
-            "no program 'no-such-agent' on PATH (/usr/bin:/bin); mend `command` in its agent definition",
+            "no program 'no-such-agent' on PATH; mend `command` in its agent definition",
         ),
         (spec_for("/no/such/agent"), "there is no program /no/such/agent; mend `command`"),
         (spec_for("true", cwd="/no/such/place"), "its working directory /no/such/place does not exist"),
