@@ -33,6 +33,10 @@ def agent_parts(settings: Settings) -> AgentParts:
     )
 
 
+_TOKENS = "the tokens of [http]"
+"""What has changed where a token is another one under the same key, in a file say."""
+
+
 def autonomy_settings(settings: Settings) -> AutonomySettings:
     """The settings of what agents do by themselves."""
     heartbeats = {name: settings.heartbeat_of(name) for name in settings.agent_names()}
@@ -70,8 +74,11 @@ class RunningServices:
         """In place of the settings' own, since ``scale``."""
         self._emit = emit
         self._reload_lock = trio.Lock()
-        self.prepare_http: Callable[[HttpSettings], Callable[[], None]] = _prepare_nothing
-        """Looks at other settings of the HTTP door, and may raise PoolError; what it returns makes them hold."""
+        self.prepare_http: Callable[[HttpSettings], Callable[[], bool]] = _prepare_nothing
+        """Looks at other settings of the HTTP door, and may raise PoolError; what it returns makes them hold.
+
+        That tells whether the tokens are others now.
+        """
 
     async def prewarm(self) -> None:
         """Say what to keep warm: as configured, else ``min`` of the default agent in the default role."""
@@ -88,11 +95,14 @@ class RunningServices:
         async with self._reload_lock:
             plan = plan_reload(self.settings, self._reread(self._max_workers))
             if plan.is_empty:
-                self.prepare_http(self.settings.http)()  # a token's file may be another one under the same name
+                are_tokens_new = self.prepare_http(self.settings.http)()  # read from files, which may be others
             else:
-                await self._apply(plan.settings)
-                self._emit("reloaded", {"changed": list(plan.changed), "needs_restart": list(plan.restart)})
-        return {"changed": list(plan.changed), "needs_restart": list(plan.restart)}
+                are_tokens_new = await self._apply(plan.settings)
+            changed = [*plan.changed, *([_TOKENS] if are_tokens_new else [])]
+            answer = {"changed": changed, "needs_restart": list(plan.restart)}
+            if not plan.is_empty or are_tokens_new:
+                self._emit("reloaded", answer)
+        return answer
 
     def check_settings(self) -> None:
         """Raise SettingsError where the settings as they are now would be refused at a start."""
@@ -111,14 +121,15 @@ class RunningServices:
             self._emit("scaled", {"max": workers, "before": before})
         return {"max": workers, "before": before}
 
-    async def _apply(self, settings: Settings) -> None:
+    async def _apply(self, settings: Settings) -> bool:
+        """Have these hold; whether the tokens of the HTTP door are others now."""
         before = await self._profiles()
         set_http = self.prepare_http(settings.http)
         set_autonomy = self.autonomy.prepare(autonomy_settings(settings))  # it refuses webhooks without a secret
         if self.cluster is not None:
             self.cluster.reconfigure(settings.cluster, settings.pool)
         self.pool.submit(SettingsChanged(settings.pool))  # first: it refuses what this machine cannot hold
-        set_http()
+        are_tokens_new = set_http()
         self.settings = settings
         self._launcher.settings = settings.rpc
         self.gateway.reconfigure(settings.gateway, agent_parts(settings))
@@ -131,6 +142,7 @@ class RunningServices:
         except PoolError as exc:  # the settings hold by now; nothing is kept warm until the cause is mended
             self.pool.submit(SetPrewarm(()))
             self._emit("prewarm_failed", {"reason": exc.message})
+        return are_tokens_new
 
     async def _profiles(self) -> list[CapabilityProfile]:
         """What every agent in every role yields, and every session with settings or a directory of its own."""
@@ -156,6 +168,6 @@ class RunningServices:
                 yield entry.agent, entry.role, entry.model, entry.thinking, None
 
 
-def _prepare_nothing(_settings: HttpSettings) -> Callable[[], None]:
+def _prepare_nothing(_settings: HttpSettings) -> Callable[[], bool]:
     """There is no HTTP door."""
-    return lambda: None
+    return lambda: False

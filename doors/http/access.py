@@ -57,8 +57,8 @@ class TokenRegistry:
         self._known: list[tuple[bytes, TokenIdentity]] = []
         self.set_grants(grants)
 
-    def set_grants(self, grants: Iterable[TokenGrant]) -> None:
-        """Replace the tokens. Identities of removed tokens become invalid."""
+    def set_grants(self, grants: Iterable[TokenGrant]) -> bool:
+        """Replace the tokens; whether they are others. Identities of removed tokens become invalid."""
         before = dict(self._known)
         known = []
         for grant in grants:
@@ -66,6 +66,7 @@ class TokenRegistry:
             same = before.get(digest)
             known.append((digest, same if same == identity else identity))
         self._known = known
+        return before != dict(known)
 
     def authenticate(self, token: str) -> TokenIdentity | None:
         """The identity of a token, in constant time; None for an unknown one."""

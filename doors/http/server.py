@@ -118,8 +118,10 @@ class HttpServer:
         file = self._token_source.file
         return {"url": self.url, "token_path": None if file is None else str(file)}
 
-    def prepare(self, settings: HttpSettings) -> Callable[[], None]:
-        """Look at other settings; what is returned makes them hold. Raises UsageError for tokens that cannot be used.
+    def prepare(self, settings: HttpSettings) -> Callable[[], bool]:
+        """Look at other settings; what is returned makes them hold, and tells whether the tokens are others.
+
+        Raises UsageError for tokens that cannot be used.
 
         Connections that are open keep their limits; those whose token holds no more are cut. As at the start, a token
         that would have to be made is refused where other machines reach the server.
@@ -128,13 +130,14 @@ class HttpServer:
             require_loopback(self._host, self.services.settings.bind)
         grants = self._load_grants(settings)
 
-        def commit() -> None:
+        def commit() -> bool:
             self._token_source = find_token_source(settings, self._env, self._data_dir)
             self.services.settings = settings
-            self.services.access.set_grants(grants)
+            are_others = self.services.access.set_grants(grants)
             for connection in self._limiter.members():
                 if connection.identity is not None and not self.services.access.is_valid(connection.identity):
                     connection.abort()
+            return are_others
 
         return commit
 

@@ -92,7 +92,8 @@ def test_a_stream_ends_with_its_token_and_hears_the_last_turn_and_then_the_end_i
             told = messages(stream.iter_lines())
             assert next(told)["event"] == "open"
             write_token(tmp_path, OTHER)
-            assert supervisor.pool("reload").returncode == 0
+            assert supervisor.pool("reload").stdout == "changed: the tokens of [http]\n"
+            assert supervisor.pool("reload").stdout == "changed: nothing\n"
             with pytest.raises(httpx.RemoteProtocolError):
                 list(told)
         assert client.get("/status").status_code == 401
