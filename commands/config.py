@@ -9,6 +9,7 @@ import click
 from commands.completion import complete_setting_keys
 from commands.groups import CommandGroup
 from commands.options import config_option, json_option, load_with_flags, print_json, working_directory
+from errors import UsageError
 from settings.config_file import check_config, init_config, set_config, show_config
 from settings.location import find_settings_file
 from wire.terminal import clean
@@ -37,7 +38,7 @@ def init(config: str | None, *, force: bool) -> None:
 def check(ctx: click.Context, config: str | None, *, as_json: bool) -> None:
     """List every problem of the settings file; exit code 2 when there is one."""
     path = _find(config)
-    problems = check_config(path)
+    problems = check_config(path) or _missing_packages(config)
     if as_json:
         print_json({"file": None if path is None else str(path), "problems": problems})
     elif problems:
@@ -69,6 +70,17 @@ def set_value(config: str | None, key: str, value: str, *, as_json: bool) -> Non
     click.echo(f"{change.key} = {change.value}  ({change.file})")
     if change.backup is not None:
         click.echo(f"its comments could not be kept; the file as it was is {change.backup}", err=True)
+
+
+def _missing_packages(config: str | None) -> list[str]:
+    """What a supervisor with these settings, which are sound, would lack here."""
+    from app.optional import tracer_type
+
+    try:
+        tracer_type(load_with_flags(config, None))
+    except UsageError as exc:
+        return [exc.message]
+    return []
 
 
 def _find(config: str | None) -> Path | None:

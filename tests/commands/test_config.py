@@ -1,5 +1,6 @@
 """``pool config``: the commands around a settings file."""
 
+import sys
 from pathlib import Path
 
 import msgspec
@@ -61,3 +62,13 @@ def test_comments_that_are_lost_are_told_with_the_place_of_the_old_file(
     monkeypatch.setattr("commands.config.set_config", lambda *_: change)
     result = alone.invoke(cli.main, ["config", "set", "pool.max", "2"])
     assert result.stderr == "its comments could not be kept; the file as it was is f.bak\n"
+
+
+def test_a_check_names_packages_that_a_supervisor_with_these_settings_would_lack(
+    alone: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pool.toml").write_text("[telemetry]\ntraces = true\n")
+    monkeypatch.delitem(sys.modules, "app.tracing", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    result = alone.invoke(cli.main, ["config", "check"])
+    assert (result.exit_code, "telemetry.traces needs the extra otel" in result.stderr) == (2, True)
