@@ -1,5 +1,6 @@
 """Parameters of the methods: typed, bounded; unknown fields are refused by name."""
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -358,7 +359,12 @@ def decode_params(kind: type[P], method: str, params: msgspec.Raw) -> P:
     try:
         return msgspec.json.decode(b"{}" if raw in (b"", b"null") else raw, type=kind)
     except DECODE_ERRORS as exc:
-        raise UsageError(f"bad parameters for {method}: {exc}") from exc
+        empty = _EMPTY_TEXT.fullmatch(str(exc))
+        problem = f"{empty[1]} is empty" if empty else str(exc)
+        raise UsageError(f"bad parameters for {method}: {problem}") from exc
+
+
+_EMPTY_TEXT = re.compile(r"Expected `str` of length >= 1 - at `\$\.(\w+)`")
 
 
 _Text = Annotated[str, msgspec.Meta(max_length=131_072)]

@@ -304,8 +304,18 @@ async def test_explain_is_for_a_session_or_for_an_agent(world: World) -> None:
 
 @pytest.mark.world(profiles=ProfilesSettings(agents={"ops": AgentSettings(), "p": AgentSettings(dialect="pi")}))
 async def test_agents_can_be_listed_with_what_they_take(world: World) -> None:
-    assert await world.call("agents.list") == [
+    listed = await world.call("agents.list")
+    assert len({agent.pop("program") for agent in listed}) == 2  # main and ops have the bundled program
+    assert listed == [
         {"name": "main", "dialect": "native", "is_default": True, "client_tools": True},
         {"name": "ops", "dialect": "native", "is_default": False, "client_tools": True},
         {"name": "p", "dialect": "pi", "is_default": False, "client_tools": False},
     ]
+
+
+async def test_an_empty_text_is_named_as_such(world: World) -> None:
+    for method, params in (("prompt", {"session": "", "text": "hi"}), ("cron.add", {"text": "", "every": "1h"})):
+        (name,) = (name for name, value in params.items() if value == "")
+        with pytest.raises(UsageError) as refused:
+            await world.call(method, **params)
+        assert refused.value.message == f"bad parameters for {method}: {name} is empty"
