@@ -165,6 +165,7 @@ class ConversationLookup:
         near = [*_requested_dirs(request, flags), self._data_dir / "sessions" / agent, *_pi_dir(home, request.cwd)]
         found = await trio.to_thread.run_sync(find_transcripts, wanted, near, limiter=_search_limiter)
         if found:
+            self._sessions.paths.check_own(found[0].path)
             return NamedConversation(self._owner_of(found[0].path), found[0].path)
         far = await trio.to_thread.run_sync(_find_elsewhere, wanted, home, limiter=_search_limiter)
         if far:

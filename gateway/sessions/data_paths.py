@@ -38,8 +38,8 @@ class DataPaths:
         return stored if stored is None else self._moved(stored) or stored
 
     def check_own(self, path: str) -> None:
-        """Raise UsageError for a path, without links, in another data directory: two supervisors would write it."""
-        for root, _ in _splits(path):
+        """Raise UsageError for what lies in another data directory: two supervisors would write it."""
+        for root, _ in _splits(os.path.realpath(path)):
             if root not in self._roots and Path(root, LOCK_NAME).exists():
                 raise UsageError(f"{path} belongs to the data directory {root}; copy it to another place first")
 

@@ -103,6 +103,18 @@ async def test_what_cannot_be_had_is_refused_and_begins_nothing(
     assert list(world.gateway.sessions) == []
 
 
+async def test_a_transcript_of_another_data_directory_is_opened_by_no_name(world: World, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    path = write_transcript(other / "sessions" / "main", ID)
+    (other / "supervisor.lock").touch()
+    for named in ({"session": str(path)}, {"session": ID[:8], "arguments": ["--session-dir", str(path.parent)]}):
+        with pytest.raises(UsageError, match=f"belongs to the data directory {other}"):
+            await world.call("attach.open", cwd="/", **{"arguments": [], **named})
+    async with attached(world, None) as front:
+        await front.request("switch_session", 1, session_file=str(path))
+        assert f"belongs to the data directory {other}" in front.answer(1)["error"]["message"]
+
+
 async def test_a_key_that_is_known_is_that_session_though_it_looks_like_an_id(world: World) -> None:
     await world.ask("mine", "deadbeef")
     async with attached(world, "deadbeef") as front:
