@@ -38,9 +38,11 @@ class DataPaths:
         return stored if stored is None else self._moved(stored) or stored
 
     def check_own(self, path: str) -> None:
-        """Raise UsageError for what lies in another data directory: two supervisors would write it."""
-        for root, _ in _splits(os.path.realpath(path)):
-            if root not in self._roots and Path(root, LOCK_NAME).exists():
+        """Raise UsageError for a transcript in another data directory: two supervisors would write it."""
+        for root, relative in _splits(os.path.realpath(path)):
+            if root in self._roots:
+                return  # it may lie in a workspace of another one
+            if relative.startswith(f"{SESSIONS_DIR}/") and Path(root, LOCK_NAME).exists():
                 raise UsageError(f"{path} belongs to the data directory {root}; copy it to another place first")
 
     def _moved(self, path: str) -> str | None:

@@ -27,9 +27,10 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     text: str
     """The task, as a prompt."""
     cron: str | None = None
-    """``minute hour day-of-month month day-of-week``; a sixth field in front is the second."""
+    """``minute hour day-of-month month day-of-week``; a sixth field in front is the second, one of each
+    minute."""
     every: Seconds | None = None
-    """The interval, counted from ``anchor``."""
+    """The interval, counted from ``anchor``; ``"1m"`` or more."""
     at: datetime | None = None
     """A single time."""
     tz: str = ""

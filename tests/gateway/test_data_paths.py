@@ -49,5 +49,7 @@ def test_a_transcript_of_another_data_directory_is_refused(here: Path) -> None:
     paths = DataPaths(here)
     with pytest.raises(UsageError, match="belongs to the data directory"):
         paths.check_own(f"{here.parent}/other/sessions/pi/mine.jsonl")
-    for own in ("real/sessions/pi/mine.jsonl", "agent/sessions/--work--/x.jsonl"):
+    for own in ("real/sessions/pi/mine.jsonl", "agent/sessions/--work--/x.jsonl", "other/workspaces/x.jsonl"):
         paths.check_own(str(here.parent / own))
+    inner = here.parent / "other/workspaces/inner"
+    DataPaths(inner).check_own(f"{inner}/sessions/pi/mine.jsonl")
