@@ -99,7 +99,13 @@ class ClusterLauncher:
                             nursery.start_soon(client.run)
                             known = self.known_transcripts
                             yield LocalWorker(
-                                worker_id, process, client, known, dialect=profile.dialect, journal=journal
+                                worker_id,
+                                process,
+                                client,
+                                known,
+                                dialect=profile.dialect,
+                                journal=journal,
+                                moved=local.moved_path,
                             )
                     finally:
                         with trio.CancelScope(shield=True):  # the ladder and the fence have deadlines of their own

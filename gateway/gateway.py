@@ -76,14 +76,11 @@ class Gateway:
         clock: Callable[[], float] = time.time,
         tracer: Tracer | None = None,
     ) -> None:
-        self.pool = pool
-        self.store = store
-        self.bus = bus
-        self.shutdown_requested = trio.Event()
-        self.resumed = trio.Event()
+        self.pool, self.store, self.bus = pool, store, bus
+        self.shutdown_requested, self.resumed = trio.Event(), trio.Event()
         self._recovered: list[Run] = []
         self._settings = current = CurrentSettings(settings)
-        self.pending_permissions = PendingPermissions(lambda session, call: pool.submit(SessionAsks(session, call)))
+        self.pending_permissions = PendingPermissions(self._on_first_question)
         self.profile_cache = ProfileCache(parts, hooks, data_dir=data_dir, cwd_of=self._cwd_of)
         self.sessions = Sessions(
             current,
@@ -178,6 +175,9 @@ class Gateway:
             intake=self.intake,
         )
         self.attachments = Attachments(services, data_dir, start_soon)
+
+    def _on_first_question(self, session: str, call: str | None) -> None:
+        self.pool.submit(SessionAsks(session, call))
 
     def shut_down(self) -> None:
         """Request the shutdown: nothing new is accepted from here on."""

@@ -18,6 +18,7 @@ from pool.worker_logs import LogChanges, WorkerLogs
 from profiles import DIALECTS, CapabilityProfile
 from rpc.cgroup import OrphanGuarantee, orphan_guarantee
 from rpc.client import RpcClient
+from rpc.data_paths import DataPaths
 from rpc.host import WorkerHost
 from rpc.journal import JournalWriter
 from rpc.rlimit_mark import can_mark_by_rlimit
@@ -48,6 +49,7 @@ class LocalLauncher:
         host: starts what is planned here.
         data_dir, attended, log_changes: as given.
         known_transcripts: those that existed once, and must not be missing later.
+        moved_path: the path here of one in a data directory of which this one is a copy.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class LocalLauncher:
         )
         self.attended = attended
         self.known_transcripts: set[str] = set()
+        self.moved_path = DataPaths(data_dir).used
         self._logs = WorkerLogs()
         self.log_changes = log_changes or LogChanges()
 
@@ -116,7 +119,13 @@ class LocalLauncher:
                 nursery.start_soon(client.run)
                 try:
                     yield LocalWorker(
-                        worker_id, process, client, self.known_transcripts, dialect=profile.dialect, journal=journal
+                        worker_id,
+                        process,
+                        client,
+                        self.known_transcripts,
+                        dialect=profile.dialect,
+                        journal=journal,
+                        moved=self.moved_path,
                     )
                 finally:
                     with trio.CancelScope(shield=True):  # the kill ladder has deadlines of its own

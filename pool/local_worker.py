@@ -4,7 +4,6 @@ import errno
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from pool.worker_interface import redacted
 from rpc.client import RpcClient
 from rpc.journal import JournalWriter, read_journal
 from rpc.transport import NodeProcess, ProcessFacts
+from wire.transcript_move import move_working_directory
 from wire.transcript_repair import TranscriptError, repair_transcript
 
 _SMALL_TRANSCRIPT = 128 * 1024
@@ -33,9 +33,12 @@ class LocalWorker:
         *,
         dialect: str,
         journal: JournalWriter | None = None,
+        moved: Callable[[str], str | None] | None = None,
     ) -> None:
+        """``moved``: the path here of a working directory of another data directory, as of ``DataPaths.used``."""
         self.id = worker_id
-        self._repair = partial(repair_transcript, dialect=dialect)
+        self._dialect = dialect
+        self._moved = moved
         self._journal = journal
         self.client = client
         self._process = process
@@ -99,6 +102,11 @@ class LocalWorker:
     async def fetch(self, path: str, limit: int) -> bytes:
         """At most the first ``limit`` bytes of a file in its working directory."""
         return await self._process.fetch(path, limit)
+
+    def _repair(self, transcript: str) -> None:
+        if self._moved is not None:
+            move_working_directory(Path(transcript), self._moved)
+        repair_transcript(transcript, dialect=self._dialect)
 
     async def resume_params(self, transcript: str, *, honest: bool) -> dict[str, Any]:
         """The transcript, and what its journal says where this pool keeps one. Raises ResumeFailed."""

@@ -66,8 +66,7 @@ class PoolState:
         self.sessions: dict[str, SessionRecord] = {}
         self.transcript_owners: dict[str, str] = {}
         """Whose each transcript is."""
-        self.asking: dict[str, str] = {}
-        """The tool call about which a person has to decide, of each session that waits for that."""
+        self.asking: dict[str, str] = {}  # of sessions that wait for a person: the call to decide about
         self.requests: dict[str, Waiter] = {}
         """Every request that has not ended and holds nothing yet."""
         self.holds: dict[str, HoldRecord] = {}

@@ -52,8 +52,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     place: int | None = None
     """Why its next turn has no worker yet, None where it does not wait; its place in the queue, of one session only."""
     turn: str | None
-    turn_age: float | None = None
-    """Seconds since its worker was prompted; None where no turn runs on one."""
+    turn_age: float | msgspec.UnsetType = msgspec.UNSET
+    """Seconds since its worker was prompted; unset where no turn runs on one."""
     waiting: int
     transcript: str | None
     cwd: str | None
@@ -324,9 +324,9 @@ class SessionAdmin:
             self._bus.publish(session, EventType.ERROR, error)
 
 
-def _age_of(turn: Turn | None) -> float | None:
+def _age_of(turn: Turn | None) -> float | msgspec.UnsetType:
     since = None if turn is None or turn.lease is None else turn.lease.running_since
-    return None if since is None else trio.current_time() - since
+    return msgspec.UNSET if since is None else trio.current_time() - since
 
 
 def _lifecycle(entry: SessionEntry, reason: str, transcript: str | None = None) -> SessionLifecycle:

@@ -13,13 +13,13 @@ from errors import PoolSaturated, UsageError
 from gateway.events import EventBus
 from gateway.hook_types import SessionLifecycle
 from gateway.hooks import HookRunner
-from gateway.sessions.data_paths import DataPaths
 from gateway.sessions.session_entry import SessionEntry, SessionStatus, entry_of
 from gateway.settings import CurrentSettings
 from pool import Pool
 from pool.stimuli import SessionKnown
 from router.keys import format_session_key, parse_session_key
 from router.source import MessageSource
+from rpc.data_paths import DataPaths
 from store.records import RunKey, SessionRow
 from store.store import Store
 from wire.events import EventType

@@ -41,6 +41,7 @@ def test_a_copy_and_a_moved_directory_go_on_with_their_own_transcripts(tmp_path:
     with running_supervisor(original, "--max", "1"), running_supervisor(copy, "--max", "1") as supervisor:
         assert "remember 42" in supervisor.prompt("s", "RECALL")
         assert (transcripts(original), transcripts(copy).keys()) == (before, before.keys())
+        assert b'"cwd":"%s/workspaces/default"' % bytes(copy) in next(iter(transcripts(copy).values()))
         assert [stat.S_IMODE(file.stat().st_mode) for file in copy.glob("pool.db*")] == [0o600] * 3
         (line,) = supervisor.logged("modes_tightened")
         assert (line["level"], set(line["names"]) >= {"pool.db"}) == ("warning", True)

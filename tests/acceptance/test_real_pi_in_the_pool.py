@@ -196,3 +196,19 @@ def test_a_killed_supervisor_takes_pi_and_its_tools_along(tmp_path: Path, place:
         supervisor.kill()
         assert gone_within(processes, 20.0)
         assert marked_processes(instance) == []
+
+
+@pytest.mark.each_pi
+def test_a_conversation_goes_on_in_a_moved_data_directory_and_works_in_its_workspace(
+    tmp_path: Path, real_pi: RealPi
+) -> None:
+    """pi refuses one whose working directory is gone, and works in the old one while that is there."""
+    with serving() as server:
+        place = Place(tmp_path, real_pi, server.port)
+        with running_supervisor(tmp_path / "data", settings=place.settings) as place.supervisor:
+            place.prompt("alice", "remember-this")
+        (tmp_path / "data").rename(tmp_path / "moved")
+        with running_supervisor(tmp_path / "moved", settings=place.settings) as place.supervisor:
+            assert "remember-this" in place.prompt("alice", "RECALL")
+            header = json.loads(place.transcript_of("alice").read_text().partition("\n")[0])
+            assert header["cwd"] == str(tmp_path / "moved" / "workspaces" / "default")

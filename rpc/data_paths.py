@@ -49,7 +49,8 @@ class DataPaths:
         """What a path in another data directory is in this one; None where it is the path of no data directory."""
         for root, relative in _splits(path):
             own = self._data_dir / relative
-            if own.exists() or Path(root, LOCK_NAME).exists() or not Path(root).exists():
+            is_here = relative.startswith(f"{SESSIONS_DIR}/") and own.exists()  # its name is that of one file alone
+            if is_here or Path(root, LOCK_NAME).exists() or not Path(root).exists():
                 return str(own)
         return None
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from errors import UsageError
-from gateway.sessions.data_paths import DataPaths
+from rpc.data_paths import DataPaths
 
 
 @pytest.fixture
@@ -16,6 +16,7 @@ def here(tmp_path: Path) -> Path:
         (tmp_path / name).touch()
     (tmp_path / "agent/sessions/--work--").mkdir(parents=True)
     (tmp_path / "agent/sessions/--work--/x.jsonl").touch()
+    (tmp_path / "real/workspaces/pi").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     return tmp_path / "link"
 
@@ -38,6 +39,8 @@ def test_a_path_in_the_data_directory_is_stored_relative_and_comes_back(here: Pa
         ("{}/gone/workspaces/pi", "{}/link/workspaces/pi"),
         ("{}/agent/sessions/--work--/x.jsonl", "{}/agent/sessions/--work--/x.jsonl"),  # in no data directory
         ("{}/agent/sessions/--work--/gone.jsonl", "{}/agent/sessions/--work--/gone.jsonl"),
+        ("{}/agent/workspaces/pi", "{}/agent/workspaces/pi"),  # though there is one of that name here
+        ("{}/other/workspaces/pi", "{}/link/workspaces/pi"),
         ("/elsewhere/x.jsonl", "/elsewhere/x.jsonl"),
     ],
 )
