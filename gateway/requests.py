@@ -1,6 +1,5 @@
 """Parameters of the methods: typed, bounded; unknown fields are refused by name."""
 
-import re
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -11,7 +10,7 @@ from gateway.turns.replies import Blocks
 from heartbeat.system_events import SystemEventKind
 from router.source import MessageSource
 from wire.events import EventChannel
-from wire.framing import DECODE_ERRORS
+from wire.framing import DECODE_ERRORS, decode_problem
 from wire.mcp_servers import MAX_SERVERS, McpServer
 from wire.messages import AnswerOptions, ImageContent, QueueMode
 from wire.traceparent import MAX_TRACESTATE, TRACEPARENT_PATTERN, TRACESTATE_PATTERN
@@ -359,12 +358,7 @@ def decode_params(kind: type[P], method: str, params: msgspec.Raw) -> P:
     try:
         return msgspec.json.decode(b"{}" if raw in (b"", b"null") else raw, type=kind)
     except DECODE_ERRORS as exc:
-        empty = _EMPTY_TEXT.fullmatch(str(exc))
-        problem = f"{empty[1]} is empty" if empty else str(exc)
-        raise UsageError(f"bad parameters for {method}: {problem}") from exc
-
-
-_EMPTY_TEXT = re.compile(r"Expected `str` of length >= 1 - at `\$\.(\w+)`")
+        raise UsageError(f"bad parameters for {method}: {decode_problem(exc)}") from exc
 
 
 _Text = Annotated[str, msgspec.Meta(max_length=131_072)]

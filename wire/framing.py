@@ -22,6 +22,15 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 Catch these when decoding a raw ``data`` or ``result``: numbers out of range and deep nesting show only then.
 """
 
+_EMPTY_TEXT = re.compile(r"Expected `str` of length >= 1 - at `\$\.(\w+)`")
+
+
+def decode_problem(error: Exception) -> str:
+    """One of the ``DECODE_ERRORS`` in words: of a text that may not be empty, that it is."""
+    empty = _EMPTY_TEXT.fullmatch(str(error))
+    return f"{empty[1]} is empty" if empty else str(error)
+
+
 T = TypeVar("T")
 
 
