@@ -5,9 +5,9 @@ from pathlib import Path
 
 from errors import UsageError
 from rpc.host import SESSIONS_DIR
-from wire.files import LOCK_NAME
+from wire.files import LOCK_NAME, WORKSPACES_DIR
 
-_OWN_DIRS = frozenset({SESSIONS_DIR, "workspaces"})
+_OWN_DIRS = frozenset({SESSIONS_DIR, WORKSPACES_DIR})
 """Directories in a data directory that sessions name paths of."""
 
 
