@@ -45,13 +45,16 @@ HADOLINT := .cache/hadolint-$(HADOLINT_VERSION)/bin/hadolint
 # What runs the pool, and what is developed with besides.
 LOCK := requirements.lock
 DEV_LOCK := requirements-dev.lock
+# The same with Ray, in an environment of its own: half a gigabyte that few need.
+CLUSTER_LOCK := requirements-cluster.lock
+RAY_VENV := .cache/venv-ray
 COMPILE = pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url $(UPGRADE)
 
 # Tests start hundreds of processes: without bytecode each of them compiles the project again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite test-system test-pythons test-lowest test-wheel check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock docs audit clean
+.PHONY: help demo test suite test-system test-pythons test-lowest test-wheel test-cluster check lint soak sim mutants stress bench pi test-pi acp-agents test-acp lock docs audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -178,6 +181,13 @@ acp-agents: ## Install the real ACP agents and clients that tests drive from npm
 test-acp: $(STAMP) acp-agents ## Run every test that drives a real ACP agent; what is not installed is skipped at home, a failure in CI
 	$(BIN)/python -m pytest -m real_acp --numprocesses $(JOBS) --dist loadgroup
 
+test-cluster: $(STAMP) $(RAY_VENV)/.runtime ## Run what needs a Ray cluster: a head and nodes on networks of their own (Linux, root; 4 minutes, 2.5 GB)
+	$(BIN)/python -m pytest -m ray tests/cluster
+
+# Ray's driver needs the Python and the Ray of the cluster: in these tests the node programs run in the same environment.
+$(RAY_VENV)/.runtime: pyproject.toml $(CLUSTER_LOCK)
+	@$(MAKE) --no-print-directory --always-make $@ VENV=$(RAY_VENV) LOCK=$(CLUSTER_LOCK) RAY_VENV=
+
 .cache/$(ACP_NODE)/node:
 	npm install --prefix $(@D)/../.. --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error $(PI_NODE)
 
@@ -197,6 +207,7 @@ test-acp: $(STAMP) acp-agents ## Run every test that drives a real ACP agent; wh
 lock: .cache/uv-$(UV_VERSION)/bin/uv ## Bring the lock files, with a hash of every file, in line with pyproject.toml
 	$< $(COMPILE) --group build --output-file $(LOCK) pyproject.toml
 	$< $(COMPILE) --group dev --constraint $(LOCK) --output-file $(DEV_LOCK) pyproject.toml
+	$< $(COMPILE) --group build --extra cluster --constraint $(LOCK) --output-file $(CLUSTER_LOCK) pyproject.toml
 
 docs: $(STAMP) ## Build the documentation into build/docs; a link or anchor that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

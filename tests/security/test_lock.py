@@ -11,8 +11,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "requirements-dev.lock")}
-"""What runs the pool, and what is developed with besides."""
+LOCKS = {
+    name: (ROOT / name).read_text()
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-cluster.lock")
+}
+"""What runs the pool, what is developed with besides, and what runs it with Ray."""
 
 
 def read_lock(text: str) -> dict[str, tuple[Requirement, list[str]]]:
@@ -38,7 +41,9 @@ def asked_for() -> list[tuple[str, str]]:
     groups = document["dependency-groups"]
     runtime = [*document["project"]["dependencies"], *document["build-system"]["requires"], *groups["build"]]
     rest = [text for group in groups.values() for text in group if isinstance(text, str)]
-    return [("requirements.lock", text) for text in runtime] + [("requirements-dev.lock", text) for text in rest]
+    with_ray = [*runtime, *document["project"]["optional-dependencies"]["cluster"]]
+    wanted = {"requirements.lock": runtime, "requirements-dev.lock": rest, "requirements-cluster.lock": with_ray}
+    return [(lock, text) for lock, texts in wanted.items() for text in texts]
 
 
 @pytest.mark.parametrize(("lock", "text"), asked_for())
@@ -48,9 +53,16 @@ def test_s80_the_lock_has_what_the_project_asks_for_in_a_version_that_it_takes(l
     assert wanted.specifier.contains(VERSIONS[lock][canonicalize_name(wanted.name)])
 
 
-def test_s80_what_is_developed_with_has_what_runs_the_pool_in_the_same_versions() -> None:
+@pytest.mark.parametrize("lock", LOCKS)
+def test_s80_every_lock_has_what_runs_the_pool_in_the_same_versions(lock: str) -> None:
     """Where this fails: make lock."""
-    assert VERSIONS["requirements.lock"].items() <= VERSIONS["requirements-dev.lock"].items()
+    assert VERSIONS["requirements.lock"].items() <= VERSIONS[lock].items()
+
+
+def test_s80_ray_is_in_no_environment_but_its_own() -> None:
+    assert [lock for lock in LOCKS if "ray" in VERSIONS[lock]] == ["requirements-cluster.lock"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^\$\(RAY_VENV\)/\.runtime:.*\n\t@\$\(MAKE\) .* LOCK=\$\(CLUSTER_LOCK\)", makefile, re.MULTILINE)
 
 
 @pytest.mark.parametrize("lock", LOCKS)
