@@ -66,7 +66,7 @@ def node(
         raise UsageError("say where the supervisor is (--dial HOST:PORT), or --stdio")
     if not identity.token and not (identity.secret and fingerprint):
         raise UsageError("--dial needs --token-file, or else --secret-file and --fingerprint")
-    run_node(identity, _dialler(dial, fingerprint), _say, is_single=False)
+    run_node(identity, _dialler(dial, fingerprint), _say, is_single=not identity.token)  # an engine invites again
 
 
 def _label(text: str) -> tuple[str, str]:

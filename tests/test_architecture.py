@@ -85,6 +85,7 @@ STANDARD_LIBRARY_ONLY = (
     *(
         "rpc.guard_main",
         "cluster.node.lease_guard",
+        "cluster.ray_driver",
         "fixtures.echo_agent",
         "fixtures.hostile_agent",
         "stress.acp_agent.agent",
