@@ -281,9 +281,18 @@ def main() -> int:
         ray.init(address=config["address"], log_to_driver=False, logging_level="WARNING")
         _run(RayDriver(ray, config, say, posted.put), posted)
     except Exception as exc:  # noqa: BLE001  # whatever Ray raises ends this driver, which is started again
-        say({"event": "lost", "reason": f"{type(exc).__name__}: {exc}"[:_MAX_TEXT]})
+        say({"event": "lost", "reason": _explained(exc)[:_MAX_TEXT]})
         return 1
     return 0
+
+
+def _explained(exc: BaseException) -> str:
+    """What went wrong, and why: Ray's own errors often say the one without the other."""
+    causes = [exc]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+        causes.append(cause)
+    texts = [str(each) or type(each).__name__ for each in causes]
+    return ": ".join(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
 def _run(driver: RayDriver, posted: "queue.SimpleQueue[Any]") -> None:

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ def require_machines() -> None:
 
 
 class Machine:
-    """One machine, which ends with the test whatever happens. ``private``: directories with a disk of their own."""
+    """One machine, which ends with the thread that makes it. ``private``: directories with a disk of their own."""
 
     def __init__(self, name: str, number: int, private: Sequence[Path] = ()) -> None:
         self.name = name
@@ -94,10 +94,27 @@ class Machine:
         """Its processes whose command line has these words."""
         return [pid for pid, command in self.commands().items() if words in command]
 
+    def memory(self) -> int:
+        """Bytes that its processes use, what they share shared out."""
+        found = 0
+        for pid in self.commands():
+            with suppress(OSError):  # it has ended
+                pages = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                found += sum(int(line.split()[1]) for line in pages.splitlines() if line.startswith("Pss:"))
+        return found * 1024
+
+    def kill_programs(self, words: str) -> None:
+        """``kill -9`` of the programs whose command line has these words, but for shells that wait for them."""
+        for pid in self.pids_of(words):
+            if "/bin/sh" not in self.commands().get(pid, ""):
+                os.kill(pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """Pull its plug: every process of it is dead on return."""
         os.kill(self._init, signal.SIGKILL)
         self._holder.wait()
+        assert self._holder.stdout is not None
+        self._holder.stdout.close()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import secrets
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,11 @@ class RayCluster:
         self.address = f"{self.head.address}:6379"
         self.nodes: dict[str, Machine] = {}
 
+    def wait(self) -> None:
+        """Reap what has ended with its machine."""
+        for program in self._programs.values():
+            program.wait()
+
     def start_head(self) -> None:
         """Start Ray's head; it answers on return."""
         self._start_ray(self.head, "--head", "--port=6379", "--include-dashboard=false", "--num-cpus=0")
@@ -65,23 +70,28 @@ class RayCluster:
 
     def add_node(self, name: str, slots: int = 4, *more: str) -> Machine:
         """A further machine with Ray, without waiting for it."""
-        number = 11 + len(self._made)
-        node = Machine(name, number, [self.data_dir])
-        self._made.append(node)
-        self.nodes[name] = node
-        node.plug_into(self.head)
+        self.nodes[name] = self.add_machine(name)
         self.start_node(name, slots, *more)
-        return node
+        return self.nodes[name]
+
+    def add_machine(self, name: str) -> Machine:
+        """A further machine, without Ray."""
+        machine = Machine(name, 11 + len(self._made), [self.data_dir])
+        self._made.append(machine)
+        machine.plug_into(self.head)
+        return machine
 
     def start_node(self, name: str, slots: int = 4, *more: str) -> None:
-        """Start Ray on a machine where it does not run."""
+        """Start Ray on a machine where it does not run (any more)."""
+        if (before := self._programs.pop(name, None)) is not None:
+            before.wait()
         offered = json.dumps({RESOURCE: slots})
         self._start_ray(self.nodes[name], f"--address={self.address}", "--num-cpus=1", f"--resources={offered}", *more)
 
     def end_ray(self, machine: Machine) -> None:
         """Kill every process of Ray there, and nothing else; actors are among them."""
         program = self._programs.pop(machine.name)
-        while pids := [pid for pid, command in machine.commands().items() if _is_rays(command)]:
+        while pids := [pid for pid, command in machine.commands().items() if is_rays(command)]:
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -95,6 +105,22 @@ class RayCluster:
         """What a script says that must succeed beside the head."""
         command = [str(RAY_VENV / "python"), "-c", code, self.address, *arguments]
         return self.head.run(*command, env=self.env if env is None else env)
+
+    def refusal_of(self, machine: Machine, token: str) -> str:
+        """What Ray says on a machine that has another token, and is to be a node."""
+        (other := self.directory / "other-token").write_text(token)
+        command = ["start", f"--address={self.address}", f"--node-ip-address={machine.address}", "--block"]
+        done = subprocess.run(
+            [*machine.enter, str(RAY_VENV / "ray"), *command],
+            env=self.env | {"RAY_AUTH_TOKEN_PATH": str(other)},
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            timeout=60,
+        )
+        assert done.returncode
+        return done.stdout + done.stderr
 
     def _start_ray(self, machine: Machine, *arguments: str) -> None:
         common = [f"--node-ip-address={machine.address}", f"--object-store-memory={_OBJECT_STORE}", "--block"]
@@ -110,7 +136,8 @@ class RayCluster:
             )
 
 
-def _is_rays(command: str) -> bool:
+def is_rays(command: str) -> bool:
+    """Whether a process with this command line belongs to Ray."""
     return "/ray/" in command or "/ray start" in command or command.startswith("ray::")
 
 
@@ -133,8 +160,9 @@ def ray_cluster(directory: Path, *nodes: str, slots: int = 4) -> Iterator[RayClu
         pytest.fail("Ray is not installed: make test-cluster does that", pytrace=False)
     data_dir = directory / "data"
     data_dir.mkdir(mode=0o700)
-    with machines() as made:
+    with ExitStack() as after, machines() as made:
         cluster = RayCluster(directory, made, data_dir)
+        after.callback(cluster.wait)
         cluster.start_head()
         for name in nodes:
             cluster.add_node(name, slots)
