@@ -41,6 +41,10 @@ class NodeWatcher(Protocol):
         """A node that has joined is to be empty within so many seconds; ``ends``: and to be dismissed then."""
         ...
 
+    def idle(self, name: str) -> float:
+        """Seconds for which a node that has joined has had no worker; 0 where it has some."""
+        ...
+
     def lost(self, node: RemoteNode, reason: str) -> int:
         """A node that has joined is out of reach; what runs there runs until the fence. How many workers it had."""
         ...
@@ -110,6 +114,10 @@ class NodeDesk:
         """See ``Desk``."""
         if self.linked(name) is not None:
             self._watcher.drain(name, deadline, ends=True)
+
+    def idle(self, name: str) -> float:
+        """See ``Desk``."""
+        return 0.0 if self.linked(name) is None else self._watcher.idle(name)
 
     def gone(self, name: str, reason: str) -> None:
         """See ``Desk``."""

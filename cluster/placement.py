@@ -69,6 +69,7 @@ class ClusterPlacement:
         self._nodes: dict[str, RemoteNode] = {}
         self._returned: dict[str, RemoteNode] = {}
         """Nodes that are back while workers of their last life still end."""
+        self._empty_since: dict[str, float] = {}
         self._drains: dict[str, NodeDrain] = {}
         self._deadline_set = trio.Event()
 
@@ -95,12 +96,15 @@ class ClusterPlacement:
         name = self._table.place(worker, group, near)
         if name is None:
             raise WorkerStartFailed(f"worker {worker} could not be started: no node of group {group!r} has a free slot")
+        self._empty_since.pop(name, None)
         return self._nodes.get(name)
 
     def release(self, worker: str) -> None:
         """Nothing of the worker can run any more; the pool hears of its end after this."""
         name = self._table.node_of(worker)
         has_changed = self._table.release(worker)
+        if name in self._nodes and not self._workers_of(name):
+            self._empty_since[name] = self._clock()
         if name is not None and self._table.find(name) is None:
             if (node := self._returned.pop(name, None)) is not None:
                 self._open(node)
@@ -126,6 +130,7 @@ class ClusterPlacement:
 
     def _open(self, node: RemoteNode) -> None:
         self._nodes[node.name] = node
+        self._empty_since[node.name] = self._clock()
         if node.name not in self._drains:
             self._table.open(node.name, node.group, node.slots)
 
@@ -136,6 +141,7 @@ class ClusterPlacement:
         if self._nodes.get(node.name) is not node:
             return 0
         del self._nodes[node.name]
+        self._empty_since.pop(node.name, None)
         workers = self._table.close(node.name)
         for worker in workers:
             text = f"worker {worker} was lost with its node {node.name}: {reason}"
@@ -195,6 +201,11 @@ class ClusterPlacement:
             for worker in self._workers_of(name):
                 self._submit(StopWorker(worker))
         return due
+
+    def idle(self, name: str) -> float:
+        """Seconds for which a node has had no worker; 0 where it has some."""
+        now = self._clock()
+        return now - self._empty_since.get(name, now)
 
     # --- figures ------------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,10 @@ class Desk(Protocol):
         """The node takes nothing new and is to be empty; what is left of it ends ``deadline`` seconds from now."""
         ...
 
+    def idle(self, name: str) -> float:
+        """Seconds for which a node has had no worker; 0 where it has some, or is not linked."""
+        ...
+
     def gone(self, name: str, reason: str) -> None:
         """The node is dead, as the engine knows: its link is closed. It is fenced in its time all the same."""
         ...

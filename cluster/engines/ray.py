@@ -63,13 +63,14 @@ _decode = msgspec.json.Decoder(DriverEvent).decode
 
 
 class RayNode(msgspec.Struct):
-    """A machine that Ray offers, and what was done for it."""
+    """A machine that Ray offers, and what was done for it. ``is_returned``: it is empty, and Ray's to take away."""
 
     slots: int
     labels: dict[str, str]
     began: float = 0.0
     delay: float = 0.0
     is_draining: bool = False
+    is_returned: bool = False
 
 
 class RayEngine:
@@ -86,6 +87,9 @@ class RayEngine:
         self._settings = settings
         self._groups = groups
         self._nodes: dict[str, RayNode] = {}
+        self._has_asked = False
+        """Whether Ray was ever asked for machines: those that come after that are given back when they are idle."""
+        self._place: tuple[Desk, trio.Nursery] | None = None
         self._driver: trio.Process | None = None
         self._sending = trio.Lock()
         self._tail = StderrTail(_STDERR_BYTES)
@@ -100,6 +104,7 @@ class RayEngine:
         try:
             with unwrap_exception_groups():
                 async with trio.open_nursery() as nursery:
+                    self._place = desk, nursery
                     nursery.start_soon(self._read_stderr, driver)
                     await self._send(self._configuration(dial))
                     await self._follow(driver, desk, nursery)
@@ -108,9 +113,13 @@ class RayEngine:
 
     async def want(self, slots: Mapping[str, int]) -> None:
         """Ask Ray for machines with these slots, beside those that it has; nothing more where there is none to be."""
-        if not self._settings.scale or self._driver is None:
+        if not self._settings.scale or self._place is None:
             return
-        selectors = list(bundles(self._nodes.values(), slots, self._groups, self._settings.max_nodes))
+        back, left = taken_back(self._nodes, slots, self._groups)
+        for name in back:
+            await self._use(name, RayNode(self._nodes[name].slots, self._nodes[name].labels), *self._place)
+        self._has_asked |= bool(left)
+        selectors = list(bundles(self._nodes.values(), left, self._groups, self._settings.max_nodes))
         await self._send({"op": "scale", "slots": selectors})
 
     async def _start_driver(self) -> trio.Process:
@@ -164,13 +173,13 @@ class RayEngine:
     async def _handle(self, event: DriverEvent, desk: Desk, nursery: trio.Nursery) -> None:
         match event:
             case NodeOffered(name, slots, labels):
-                self._nodes[name] = RayNode(slots, labels)
-                await self._start_program(name, self._nodes[name], desk)
+                await self._use(name, RayNode(slots, labels), desk, nursery)
             case NodeDraining(name, deadline) if name in self._nodes:
                 self._nodes[name].is_draining = True
                 desk.draining(name, deadline)
             case ProgramEnded(name) if (node := self._nodes.get(name)) is not None:
                 if node.is_draining:
+                    node.is_returned = True
                     await self._send({"op": "free", "name": name})
                 else:
                     node.delay = next_delay(node.delay, trio.current_time() - node.began)
@@ -186,6 +195,22 @@ class RayEngine:
         await trio.sleep(node.delay)
         if self._nodes.get(name) is node and not node.is_draining:
             await self._start_program(name, node, desk)
+
+    async def _use(self, name: str, node: RayNode, desk: Desk, nursery: trio.Nursery) -> None:
+        self._nodes[name] = node
+        await self._start_program(name, node, desk)
+        if self._has_asked:
+            nursery.start_soon(self._return_when_idle, name, node, desk)
+
+    async def _return_when_idle(self, name: str, node: RayNode, desk: Desk) -> None:
+        """Give the machine back once it has been idle for long."""
+        left = float(self._settings.idle_node)
+        while left > 0:
+            await trio.sleep(left)
+            left = self._settings.idle_node - desk.idle(name)
+        if self._nodes.get(name) is node and not node.is_draining:
+            node.is_draining = True
+            desk.draining(name, None)
 
     async def _start_program(self, name: str, node: RayNode, desk: Desk) -> None:
         node.began = trio.current_time()
@@ -206,7 +231,7 @@ class RayEngine:
 
     async def _end(self, driver: trio.Process) -> None:
         """Close its input, at which it ends; by force where that takes long. Actors end with it, programs do not."""
-        self._driver = None
+        self._driver = self._place = None
         with trio.CancelScope(shield=True):
             assert driver.stdin is not None  # noqa: S101  # opened as a pipe
             await driver.stdin.aclose()
@@ -222,21 +247,42 @@ def next_delay(delay: float, lived: float) -> float:
     return _MIN_DELAY if lived >= _MAX_DELAY else min(max(2 * delay, _MIN_DELAY), _MAX_DELAY)
 
 
+def taken_back(
+    nodes: Mapping[str, RayNode], wanted: Mapping[str, int], groups: Mapping[str, GroupSettings]
+) -> tuple[list[str], dict[str, int]]:
+    """Which machines that were given back serve what is wanted, and what is wanted beside them."""
+    back, left = [], {group: slots for group, slots in wanted.items() if slots > 0}
+    for name, node in nodes.items():
+        fitting = (group for group in left if _labels(group, groups).items() <= node.labels.items())
+        group = next(fitting, None) if node.is_returned else None
+        if group is not None:
+            back.append(name)
+            left[group] -= node.slots
+            if left[group] <= 0:
+                del left[group]
+    return back, left
+
+
 def bundles(
     nodes: Iterable[RayNode], wanted: Mapping[str, int], groups: Mapping[str, GroupSettings], max_nodes: int
 ) -> Iterable[dict[str, str]]:
     """The labels of each slot that Ray is to have in all: those of its machines now, and those that are wanted.
 
+    None where nothing is wanted: machines may go.
+
     A further machine has one slot at least: of ``max_nodes`` (0 = any number) those are left that it does not have yet.
     """
-    present = list(nodes)
+    present = list(nodes) if wanted else []
     for node in present:
         yield from ({} for _ in range(node.slots))
     left = max(0, max_nodes - len(present)) if max_nodes else sum(wanted.values())
     for group, slots in wanted.items():
-        labels = groups[group].labels if group in groups else {}
-        yield from (labels for _ in range(min(slots, left)))
+        yield from (_labels(group, groups) for _ in range(min(slots, left)))
         left -= min(slots, left)
+
+
+def _labels(group: str, groups: Mapping[str, GroupSettings]) -> dict[str, str]:
+    return groups[group].labels if group in groups else {}
 
 
 def _is_for_ray(name: str) -> bool:

@@ -17,7 +17,7 @@ from tests.acceptance.supervisor import LONGEST_YIELD_MS, Supervisor, tool
 from tests.cluster.ray_cluster import RAY_VENV, RayCluster
 
 _RECALL_EVERY, _LONG_EVERY = 5, 10  # turns, and sessions whose turns take long
-_LONG_TURN = 10  # seconds, more than a lost node has
+LONG_TURN = 10  # seconds, more than a lost node has
 _NONCE = re.compile(r"\bn\d+x\d+x\b")
 
 
@@ -143,7 +143,7 @@ class Talk:
 
     async def _say(self, session: str, turn: int) -> None:
         nonce = f"n{session[1:]}x{turn}x"
-        seconds = _LONG_TURN if is_long(session) else 0.05
+        seconds = LONG_TURN if is_long(session) else 0.05
         lock, overlaps = self._locks / session, self._locks / "overlaps"
         command = f"flock -n {lock} sleep {seconds} || echo {session} {turn} >>{overlaps}"
         if await self._turn(session, nonce, f"{nonce} {tool(command, yield_ms=LONGEST_YIELD_MS)}") is not None:

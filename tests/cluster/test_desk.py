@@ -38,6 +38,9 @@ class Watcher:
     def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
         """No test drains."""
 
+    def idle(self, name: str) -> float:
+        raise AssertionError(name)
+
     def lost(self, node: RemoteNode, reason: str) -> int:
         del self.nodes[node.name]
         self.ends.append((node.name, reason))

@@ -174,6 +174,20 @@ def test_a_node_of_an_engine_stays_closed_until_its_machine_was_to_be_gone(desk:
         assert desk.take()[-1] == expected
 
 
+def test_a_node_is_idle_from_its_last_worker_on(desk: Desk) -> None:
+    desk.join("one", 4, group="gpu")
+    desk.now += 3
+    assert desk.placement.idle("one") == 3
+    desk.place("w1", "w2", group="gpu")
+    for worker in ("w1", "w2"):
+        desk.now += 5
+        assert desk.placement.idle("one") == 0
+        desk.placement.release(worker)
+    desk.now += 7
+    assert desk.placement.idle("one") == 7
+    assert desk.placement.idle("elsewhere") == 0
+
+
 def test_other_slots_of_this_machine_hold_at_once_and_never_below_what_runs_here(desk: Desk) -> None:
     desk.place("w1")
     desk.placement.reconfigure(ClusterSettings(local_slots=0), 100)

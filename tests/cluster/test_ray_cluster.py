@@ -14,7 +14,7 @@ import trio
 
 from tests.cluster.machines import Machine
 from tests.cluster.ray_cluster import RayCluster, is_rays, ray_cluster
-from tests.cluster.ray_pool import HeadSupervisor, Talk, is_long, settings_of
+from tests.cluster.ray_pool import LONG_TURN, HeadSupervisor, Talk, is_long, settings_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(420)]
 
@@ -141,7 +141,7 @@ async def cut_network(told: Story) -> None:
     joined, fenced = told.count("node_joined"), told.count("node_fenced")
     node.set_link(told.cluster.head, "down")
     await told.wait_for("node_fenced", node.name, fenced)
-    assert node.pids_of(NODE_PROGRAM) == []
+    assert node.pids_of(f"sleep {LONG_TURN}") == []
     node.set_link(told.cluster.head, "up")
     await trio.to_thread.run_sync(told.cluster.end_ray, node)
     told.cluster.start_node(node.name)

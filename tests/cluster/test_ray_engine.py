@@ -11,9 +11,10 @@ import pytest
 import trio
 
 from cluster.engines.engine import DialTarget, EngineLost
-from cluster.engines.ray import RayEngine, RayNode, bundles, next_delay
+from cluster.engines.ray import RayEngine, RayNode, bundles, next_delay, taken_back
 from cluster.settings import GroupSettings, RaySettings
 from cluster.wire import LinkWire
+from wire.units import Seconds
 
 BRIDGE = """#!{python}
 import os, shutil, socket, sys, threading
@@ -38,6 +39,8 @@ class SeenDesk:
         self.dial: DialTarget | None = DialTarget("10.0.0.2", 7645, "ab")
         self.invited: list[tuple[str, str, dict[str, str], int]] = []
         self.drained: list[tuple[str, float | None]] = []
+        self.has_drained = trio.Event()
+        self.idle_for: dict[str, float] = {}
 
     def invite(self, name: str, *, engine: str, labels: Mapping[str, str], slots: int) -> str:
         self.invited.append((name, engine, dict(labels), slots))
@@ -45,6 +48,10 @@ class SeenDesk:
 
     def draining(self, name: str, deadline: float | None) -> None:
         self.drained.append((name, deadline))
+        self.has_drained.set()
+
+    def idle(self, name: str) -> float:
+        return self.idle_for.get(name, 0.0)
 
     def gone(self, name: str, reason: str) -> None:
         raise AssertionError(f"{name} is closed: {reason}")
@@ -219,6 +226,40 @@ async def test_ray_is_asked_for_slots_only_where_it_may_grow(tmp_path: Path) -> 
         assert (await driver.heard())["op"] == "start"
 
 
+@pytest.mark.process
+async def test_a_machine_that_came_for_a_wish_is_given_back_when_idle_and_taken_back_when_it_is_wanted(
+    tmp_path: Path,
+) -> None:
+    async with driven(tmp_path, scale=True, idle_node=Seconds(0.05)) as driver:
+        await driver.say(**A | {"name": "fixed"})
+        await driver.heard()
+        await driver.engine.want({"gpu": 2})
+        assert (await driver.heard())["op"] == "scale"
+        driver.desk.idle_for = {"a": 0.1, "fixed": 0.1}
+        await driver.say(**A)
+        assert (await driver.heard())["op"] == "start"
+        await driver.desk.has_drained.wait()
+        assert driver.desk.drained == [("a", None)]
+        await driver.say(event="ended", name="a", reason="it was drained")
+        assert await driver.heard() == {"op": "free", "name": "a"}
+        await driver.engine.want({})
+        assert await driver.heard() == {"op": "scale", "slots": []}
+        await driver.engine.want({"gpu": 2})
+        assert (await driver.heard()).items() >= {"op": "start", "name": "a"}.items()
+        assert await driver.heard() == {"op": "scale", "slots": []}
+
+
+def test_machines_that_were_given_back_serve_what_they_fit() -> None:
+    groups = {"gpu": GroupSettings(labels={"kind": "gpu"})}
+    nodes = {
+        "used": RayNode(8, {"kind": "gpu"}),
+        "plain": RayNode(2, {}, is_returned=True),
+        "gpu": RayNode(2, {"kind": "gpu"}, is_returned=True),
+    }
+    assert taken_back(nodes, {"gpu": 3, "": 0}, groups) == (["gpu"], {"gpu": 1})
+    assert taken_back(nodes, {"": 2}, groups) == (["plain"], {})
+
+
 @pytest.mark.parametrize(
     ("max_nodes", "slots"),
     [
@@ -230,6 +271,7 @@ async def test_ray_is_asked_for_slots_only_where_it_may_grow(tmp_path: Path) -> 
 def test_slots_that_are_asked_for_come_beside_those_that_are_there(max_nodes: int, slots: list[dict[str, str]]) -> None:
     groups = {"gpu": GroupSettings(labels={"kind": "gpu"})}
     assert list(bundles([RayNode(2, {})], {"gpu": 2, "": 1}, groups, max_nodes)) == slots
+    assert list(bundles([RayNode(2, {})], {}, groups, max_nodes)) == []
 
 
 def test_a_program_that_ends_early_is_started_again_later_each_time() -> None:

@@ -47,6 +47,9 @@ class NoNode:
     def drain(self, *_args: object, **_options: object) -> None:
         raise AssertionError
 
+    def idle(self, *_args: object) -> float:
+        raise AssertionError
+
     def lost(self, *_args: object) -> int:
         raise AssertionError
 
