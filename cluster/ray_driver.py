@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 Event = dict[str, Any]
 
+_DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _LOOK_INTERVAL = 1.0  # seconds; Ray tells no one of drains, so that its own libraries look once a second too
 _MAX_TEXT = 2000  # characters of a reason
 _MAX_SLOTS, _MAX_LABELS, _MAX_LABEL_CHARS = 10_000, 64, 256  # that the supervisor takes
@@ -124,6 +125,7 @@ def _start_program(start: Mapping[str, Any], directory: Path, exit_file: Path, l
     """Start it; it inherits the lock, and reads its secret from standard input. Raises OSError."""
     own = ["--dial", start["dial"], "--fingerprint", start["fingerprint"], "--secret-file", "-"]
     own += ["--name", start["name"], "--slots", str(start["slots"]), "--state-dir", str(directory)]
+    own += _devices(os.environ) if start["gpus"] else []
     with _opened(log, os.O_TRUNC) as output:
         keeper = subprocess.Popen(
             ["/bin/sh", "-c", _KEEPER, str(exit_file), *start["command"], *own],
@@ -137,6 +139,11 @@ def _start_program(start: Mapping[str, Any], directory: Path, exit_file: Path, l
         )
     with suppress(BrokenPipeError):  # it has ended already, and said why
         keeper.communicate(f"{start['secret']}\n".encode())
+
+
+def _devices(environ: Mapping[str, str]) -> list[str]:
+    """The option for the devices that Ray has given to the actor."""
+    return next((["--devices", f"{name}={ids}"] for name in _DEVICE_VARIABLES if (ids := environ.get(name))), [])
 
 
 @contextmanager
@@ -220,7 +227,7 @@ class RayDriver:
         if name not in self._actors:
             self._actors[name] = self._make_actor(node)
         start = {key: self._config[key] for key in ("dial", "fingerprint", "life", "command")}
-        start |= {"name": name, "secret": secret, "slots": node.slots}
+        start |= {"name": name, "secret": secret, "slots": node.slots, "gpus": bool(self._config["reserve"].get("GPU"))}
         run = self._actors[name].run.remote(start)
         self._runs[name] = run
         run.future().add_done_callback(lambda done: self._post(lambda: self._ended(name, run, done)))
@@ -281,12 +288,12 @@ def main() -> int:
         ray.init(address=config["address"], log_to_driver=False, logging_level="WARNING")
         _run(RayDriver(ray, config, say, posted.put), posted)
     except Exception as exc:  # noqa: BLE001  # whatever Ray raises ends this driver, which is started again
-        say({"event": "lost", "reason": _explained(exc)[:_MAX_TEXT]})
+        say({"event": "lost", "reason": explained(exc)[:_MAX_TEXT]})
         return 1
     return 0
 
 
-def _explained(exc: BaseException) -> str:
+def explained(exc: BaseException) -> str:
     """What went wrong, and why: Ray's own errors often say the one without the other."""
     causes = [exc]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:

@@ -30,6 +30,12 @@ _MAX_SECRET_BYTES = 256
 @click.option(
     "--slots", type=click.IntRange(0), default=0, metavar="N", help="Workers at most; 0 = by memory and cores."
 )
+@click.option(
+    "--devices",
+    default="",
+    metavar="VARIABLE=ID,...",
+    help="Devices of which each worker gets one, as CUDA_VISIBLE_DEVICES=0,1.",
+)
 @click.option("--state-dir", metavar="DIR", help="Where it remembers what it has started.")
 def node(
     dial: str | None,
@@ -38,6 +44,7 @@ def node(
     labels: tuple[str, ...],
     slots: int,
     *,
+    devices: str,
     stdio: bool,
     state_dir: str | None,
     **files: str | None,
@@ -57,6 +64,7 @@ def node(
         slots=slots,
         labels=dict(map(_label, labels)),
         secret=_read_secret(files["secret_file"]),
+        devices=devices,
         token=read_token(Path(files["token_file"])) if files["token_file"] else "",
     )
     if stdio:

@@ -3,6 +3,7 @@
 from collections import deque
 from pathlib import Path
 
+import msgspec
 import trio
 
 from cluster.frames import CHUNK_BYTES, Frame, FrameKind, LinkViolation
@@ -22,6 +23,7 @@ from cluster.messages import (
     Usage,
     decode_message,
 )
+from cluster.node.devices import DeviceShare
 from cluster.node.follower import ResumedTranscript, TranscriptFollower
 from cluster.node.served_files import ServedFiles
 from errors import WorkerExited, WorkerStartFailed
@@ -36,14 +38,15 @@ _MAX_MESSAGE_CHARS = 32 * 1024
 class HostedWorker:
     """A worker's process and what its channel asks of it. ``run`` owns it: when that ends, nothing of it is left.
 
-    ``sessions``: the directory that its transcript has to be in.
+    ``sessions``: the directory that its transcript has to be in. ``devices``: of which it gets one.
     """
 
-    def __init__(self, channel: int, link: Link, host: WorkerHost, sessions: Path) -> None:
+    def __init__(self, channel: int, link: Link, host: WorkerHost, sessions: Path, devices: DeviceShare) -> None:
         self._channel = channel
         self._link = link
         self._host = host
         self._sessions = sessions
+        self._devices = devices
         self._process: WorkerProcess | None = None
         self._output, self._log, self._stderr = CreditWindow(), CreditWindow(), CreditWindow(STDERR_WINDOW_BYTES)
         self._files = ServedFiles(link, channel, host.children.file_limiter)
@@ -105,7 +108,10 @@ class HostedWorker:
         try:
             settings = start.settings()
             self._make_workspace(Path(start.plan.cwd))
-            with self._host.prepare(start.plan, settings) as spec:
+            with (
+                self._devices.one() as device,
+                self._host.prepare(msgspec.structs.replace(start.plan, env=start.plan.env + device), settings) as spec,
+            ):
                 stop = self._is_asked_to_stop
                 self._process = await self._host.spawn(spec, settings, prepare=start.plan.prepare, stop=stop)
                 self._process.on_stderr(self._send_stderr)

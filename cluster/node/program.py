@@ -20,6 +20,7 @@ from cluster.lease import NodeLease
 from cluster.link import Link
 from cluster.messages import SHARED_PROOF, Beat, Bye, Facts, Hello, Start, Welcome, decode_message, message_frame
 from cluster.node import lease_guard
+from cluster.node.devices import DeviceShare
 from cluster.node.hosted import HostedWorker
 from cluster.proof import home_proof, is_same, node_proof
 from cluster.wire import LinkWire, WireClosed
@@ -45,7 +46,10 @@ Dial = Callable[[], Awaitable[LinkWire]]
 
 
 class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node says of itself, and where it remembers what it has started (``state_file``)."""
+    """What a node says of itself, and where it remembers what it has started (``state_file``).
+
+    ``devices``: as of ``DeviceShare``.
+    """
 
     name: str
     state_file: Path
@@ -53,6 +57,7 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     secret: str = ""
     token: str = ""
+    devices: str = ""
 
 
 class _Refused(Exception):
@@ -216,6 +221,7 @@ class _Service:
         self._sessions = Path(welcome.data_dir) / "sessions"
         self._host = WorkerHost(data_dir=Path(welcome.data_dir), instance=instance)
         self._instance = instance
+        self._devices = DeviceShare(identity.devices)
         self._workers: dict[int, HostedWorker] = {}
         self._last_channel = 0
         self._guard: Guard | None = None
@@ -304,7 +310,7 @@ class _Service:
             if frame.channel <= self._last_channel:
                 raise LinkViolation(f"channel {frame.channel} was used before")
             self._last_channel = frame.channel
-            worker = HostedWorker(frame.channel, self._link, self._host, self._sessions)
+            worker = HostedWorker(frame.channel, self._link, self._host, self._sessions, self._devices)
             self._workers[frame.channel] = worker
             self._nursery.start_soon(self._run_worker, frame.channel, worker, decode_message(frame.payload, Start))
         elif (known := self._workers.get(frame.channel)) is not None:

@@ -15,7 +15,7 @@ from tests.cluster.machines import Machine, machines
 
 ROOT = Path(__file__).parents[2]
 RAY_VENV = ROOT / ".cache" / "venv-ray" / "bin"
-RESOURCE = "pool_slot"
+RESOURCE, SLOTS = "pool_slot", 4
 _OBJECT_STORE = 80 * 1024 * 1024
 _QUICK = {
     "RAY_health_check_initial_delay_ms": "0",
@@ -68,10 +68,10 @@ class RayCluster:
         """Kill every process of Ray's head."""
         self.end_ray(self.head)
 
-    def add_node(self, name: str, slots: int = 4, *more: str) -> Machine:
+    def add_node(self, name: str) -> Machine:
         """A further machine with Ray, without waiting for it."""
         self.nodes[name] = self.add_machine(name)
-        self.start_node(name, slots, *more)
+        self.start_node(name)
         return self.nodes[name]
 
     def add_machine(self, name: str) -> Machine:
@@ -81,12 +81,19 @@ class RayCluster:
         machine.plug_into(self.head)
         return machine
 
-    def start_node(self, name: str, slots: int = 4, *more: str) -> None:
+    def start_node(self, name: str) -> None:
         """Start Ray on a machine where it does not run (any more)."""
         if (before := self._programs.pop(name, None)) is not None:
             before.wait()
-        offered = json.dumps({RESOURCE: slots})
-        self._start_ray(self.nodes[name], f"--address={self.address}", "--num-cpus=1", f"--resources={offered}", *more)
+        offered = json.dumps({RESOURCE: SLOTS})
+        self._start_ray(
+            self.nodes[name],
+            f"--address={self.address}",
+            "--num-cpus=1",
+            f"--num-gpus={SLOTS}",
+            f"--resources={offered}",
+            "--labels=site=here",
+        )
 
     def end_ray(self, machine: Machine) -> None:
         """Kill every process of Ray there, and nothing else; actors are among them."""
@@ -100,6 +107,10 @@ class RayCluster:
     def drain(self, name: str, seconds: float) -> None:
         """Let Ray drain a node, as a cloud does that takes its machine back after so long."""
         self.python(_DRAIN, name, str(seconds))
+
+    def asked(self) -> list[dict[str, float]]:
+        """The resources of each slot that Ray's autoscaler is to see to."""
+        return list(json.loads(self.python(_ASKED)))
 
     def python(self, code: str, *arguments: str, env: dict[str, str] | None = None) -> str:
         """What a script says that must succeed beside the head."""
@@ -152,9 +163,17 @@ reason = autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
 print(client.drain_node(node, reason, "test", int((time.time() + float(seconds)) * 1000)))
 """
 
+_ASKED = """
+import sys, ray
+from ray.autoscaler._private.constants import AUTOSCALER_RESOURCE_REQUEST_CHANNEL
+from ray.experimental.internal_kv import _internal_kv_get
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+print((_internal_kv_get(AUTOSCALER_RESOURCE_REQUEST_CHANNEL) or b"[]").decode())
+"""
+
 
 @contextmanager
-def ray_cluster(directory: Path, *nodes: str, slots: int = 4) -> Iterator[RayCluster]:
+def ray_cluster(directory: Path, *nodes: str) -> Iterator[RayCluster]:
     """A head and nodes, of which some may still be on their way. ``directory`` has a short path."""
     if not (RAY_VENV / "ray").exists():
         pytest.fail("Ray is not installed: make test-cluster does that", pytrace=False)
@@ -165,5 +184,5 @@ def ray_cluster(directory: Path, *nodes: str, slots: int = 4) -> Iterator[RayClu
         after.callback(cluster.wait)
         cluster.start_head()
         for name in nodes:
-            cluster.add_node(name, slots)
+            cluster.add_node(name)
         yield cluster

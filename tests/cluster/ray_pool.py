@@ -14,7 +14,7 @@ import trio
 
 from tests.acceptance.line_client import LineClient, Lost, Refused, connected
 from tests.acceptance.supervisor import LONGEST_YIELD_MS, Supervisor, tool
-from tests.cluster.ray_cluster import RAY_VENV, RayCluster
+from tests.cluster.ray_cluster import RAY_VENV, SLOTS, RayCluster
 
 _RECALL_EVERY, _LONG_EVERY = 5, 10  # turns, and sessions whose turns take long
 LONG_TURN = 10  # seconds, more than a lost node has
@@ -28,7 +28,9 @@ def settings_of(cluster: RayCluster, **more: str) -> str:
     return f"""
 [pool]
 min = 0
-max = 12
+max = 24
+[agents.main]
+group = "here"
 [agents.main.env]
 CANARY = "canary-of-an-agent"
 [cluster]
@@ -37,9 +39,14 @@ local_slots = 0
 lease = "6s"
 silence = "3s"
 fence_margin = "2s"
+[cluster.groups.here]
+labels = {{ site = "here" }}
 [cluster.ray]
 node_command = ["{RAY_VENV / "pool"}", "node"]
 {chr(10).join(lines)}
+reserve = {{ GPU = {SLOTS} }}
+scale = true
+scale_after = "2s"
 """
 
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from tests.cluster.machines import Machine
-from tests.cluster.ray_cluster import RayCluster, is_rays, ray_cluster
+from tests.cluster.ray_cluster import RESOURCE, SLOTS, RayCluster, is_rays, ray_cluster
 from tests.cluster.ray_pool import LONG_TURN, HeadSupervisor, Talk, is_long, settings_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(420)]
@@ -104,6 +104,13 @@ def wait_only_ray(machine: Machine) -> None:
         assert time.monotonic() < deadline, f"left on {machine.name}: {left}"
 
 
+async def ask_for_slots(told: Story) -> None:
+    """There are more sessions than slots: Ray hears of those that are waited for, beside those that are there."""
+    while len(asked := await trio.to_thread.run_sync(told.cluster.asked)) <= SLOTS * len(told.cluster.nodes):
+        await told.talk.wait_answers(1)
+    assert {*map(str, asked)} == {str({RESOURCE: 1})}
+
+
 async def kill_worker(told: Story) -> None:
     worker = await told.busy_worker()
     told.cluster.nodes[worker["node"]].run("kill", "-9", str(worker["pid"]))
@@ -157,8 +164,10 @@ async def kill_machine(told: Story) -> None:
     await told.wait_for("node_fenced", "a", fenced)
     told.cluster.add_node("d")
     await told.wait_for("node_joined", "d")
-    while "d" not in [worker["node"] for worker in told.supervisor.status()["workers"]]:
+    while len(pids := [each["pid"] for each in told.supervisor.status()["workers"] if each["node"] == "d"]) < SLOTS:
         await told.talk.wait_answers(1)
+    given = told.cluster.nodes["d"].run("sh", "-c", " ".join(f"cat /proc/{pid}/environ;" for pid in pids)).split("\0")
+    assert {each for each in given if "CUDA" in each} == {f"CUDA_VISIBLE_DEVICES={device}" for device in range(SLOTS)}
 
 
 async def drain_node(told: Story) -> None:
@@ -187,14 +196,23 @@ def looks_at_secrets(told: Story) -> None:
             assert "canary" not in Path(f"/proc/{pid}/environ").read_text()
 
 
-FAULTS = (kill_worker, stop_head, kill_node_program, cut_network, kill_machine, drain_node, kill_supervisor)
+STEPS = (
+    ask_for_slots,
+    kill_worker,
+    stop_head,
+    kill_node_program,
+    cut_network,
+    kill_machine,
+    drain_node,
+    kill_supervisor,
+)
 
 
 async def test_every_request_ends_once_and_every_session_goes_on_whatever_dies(cluster: RayCluster) -> None:
     async with story(cluster) as told:
-        for fault in FAULTS:
-            await fault(told)
-            told.note(fault.__name__)
+        for step in STEPS:
+            await step(told)
+            told.note(step.__name__)
             await told.talk.wait_answers(SESSIONS)
         looks_at_secrets(told)
 

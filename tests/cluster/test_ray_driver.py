@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from cluster.ray_driver import NodeStarter, OfferedNode, changes, node_name, offered_nodes
+from cluster.ray_driver import NodeStarter, OfferedNode, changes, explained, node_name, offered_nodes
 
 
 def row(
@@ -83,6 +83,12 @@ def test_what_has_changed_is_reported_once(
     assert list(changes(before, after, 1000.0)) == events
 
 
+def test_an_error_of_ray_is_told_with_what_has_caused_it() -> None:
+    error = ConnectionError("Failed to connect")
+    error.__cause__ = RuntimeError("Invalid auth token.\n  Fix it.")
+    assert explained(error) == "Failed to connect: Invalid auth token. Fix it."
+
+
 # --- the node program ------------------------------------------------------------------------------------------------
 
 SHOW = """
@@ -101,13 +107,14 @@ class Program:
         os.mkfifo(self._gate)
         self._threads: list[threading.Thread] = []
 
-    def start(self, life: str = "one") -> list[str]:
+    def start(self, life: str = "one", *, gpus: bool = False) -> list[str]:
         """Ask for it; the list gets how it has ended."""
         ended: list[str] = []
         asked: Mapping[str, Any] = {
             "life": life,
             "name": "a",
             "slots": 3,
+            "gpus": gpus,
             "dial": "10.0.0.1:7",
             "fingerprint": "ab",
             "secret": f"secret-of-{life}",
@@ -172,6 +179,19 @@ def test_a_node_program_gets_its_secret_by_standard_input_alone(program: Program
     assert "RAY_" not in Path(f"{program.file}.env").read_text()
     kept = [path for path in program.directory.rglob("*") if path.is_file() and b"secret-of" in path.read_bytes()]
     assert kept == [Path(f"{program.file}.{pid}")], "the program's own"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("gpus", [False, True])
+def test_devices_are_shared_out_where_ray_has_reserved_them(
+    program: Program, monkeypatch: pytest.MonkeyPatch, *, gpus: bool
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    program.start(gpus=gpus)
+    program.wait_running()
+    program.open_gate()
+    program.wait_returned()
+    assert ("--devices CUDA_VISIBLE_DEVICES=2,5" in Path(f"{program.file}.args").read_text()) == gpus
 
 
 @pytest.mark.process
