@@ -115,6 +115,11 @@ class NodeDesk:
         if self.linked(name) is not None:
             self._watcher.drain(name, deadline, ends=True)
 
+    def failed(self, name: str, *, engine: str, reason: str) -> None:
+        """See ``Desk``."""
+        if self.linked(name) is None:
+            self._note_refusal(name, engine, reason)
+
     def idle(self, name: str) -> float:
         """See ``Desk``."""
         return 0.0 if self.linked(name) is None else self._watcher.idle(name)

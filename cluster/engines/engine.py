@@ -49,6 +49,10 @@ class Desk(Protocol):
         """The node takes nothing new and is to be empty; what is left of it ends ``deadline`` seconds from now."""
         ...
 
+    def failed(self, name: str, *, engine: str, reason: str) -> None:
+        """No node of this name comes, for a reason that people can do something about."""
+        ...
+
     def idle(self, name: str) -> float:
         """Seconds for which a node has had no worker; 0 where it has some, or is not linked."""
         ...

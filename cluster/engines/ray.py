@@ -177,12 +177,14 @@ class RayEngine:
             case NodeDraining(name, deadline) if name in self._nodes:
                 self._nodes[name].is_draining = True
                 desk.draining(name, deadline)
-            case ProgramEnded(name) if (node := self._nodes.get(name)) is not None:
+            case ProgramEnded(name, reason) if (node := self._nodes.get(name)) is not None:
                 if node.is_draining:
                     node.is_returned = True
                     await self._send({"op": "free", "name": name})
                 else:
                     node.delay = next_delay(node.delay, trio.current_time() - node.began)
+                    if node.delay > _MIN_DELAY:  # not the first that has ended so early
+                        desk.failed(name, engine=self.name, reason=reason)
                     nursery.start_soon(self._start_again, name, node, desk)
             case NodeGone(name):
                 self._nodes.pop(name, None)

@@ -184,6 +184,18 @@ async def test_what_a_node_measures_is_shown_as_it_was_said_last() -> None:
         assert (node.load, node.memory_free, node.rtt) == (2.5, 7, 0.25)
 
 
+async def test_why_no_node_comes_is_shown_until_one_does() -> None:
+    async with hall() as place:
+        place.desk.failed("one", engine="ray", reason="there is no program pool")
+        assert [(node.state, node.engine, node.note) for node in place.desk.absent()] == [
+            ("refused", "ray", "there is no program pool")
+        ]
+        assert place.refusals() == ["there is no program pool"]
+        await place.join(hello(), "one", engine="ray")
+        place.desk.failed("one", engine="ray", reason="an old word")
+        assert list(place.desk.absent()) == []
+
+
 async def test_a_node_that_its_engine_calls_dead_is_lost_for_that_reason() -> None:
     async with hall() as place:
         await place.join(hello(), "one", engine="ssh")

@@ -40,6 +40,7 @@ class SeenDesk:
         self.invited: list[tuple[str, str, dict[str, str], int]] = []
         self.drained: list[tuple[str, float | None]] = []
         self.has_drained = trio.Event()
+        self.failures: list[tuple[str, str, str]] = []
         self.idle_for: dict[str, float] = {}
 
     def invite(self, name: str, *, engine: str, labels: Mapping[str, str], slots: int) -> str:
@@ -52,6 +53,9 @@ class SeenDesk:
 
     def idle(self, name: str) -> float:
         return self.idle_for.get(name, 0.0)
+
+    def failed(self, name: str, *, engine: str, reason: str) -> None:
+        self.failures.append((name, engine, reason))
 
     def gone(self, name: str, reason: str) -> None:
         raise AssertionError(f"{name} is closed: {reason}")
@@ -167,6 +171,18 @@ async def test_a_program_that_has_ended_is_started_again_and_that_of_a_drained_n
         await driver.say(event="ended", name="a", reason="empty")
         assert await driver.heard() == {"op": "free", "name": "a"}
         assert driver.desk.drained == [("a", 30.0)]
+
+
+@pytest.mark.process
+async def test_why_a_program_ends_again_and_again_is_said(tmp_path: Path) -> None:
+    async with driven(tmp_path) as driver:
+        await driver.say(**A)
+        for reason in ("killed", "no disk"):
+            await driver.heard()
+            assert driver.desk.failures == []
+            await driver.say(event="ended", name="a", reason=reason)
+        await driver.heard()
+        assert driver.desk.failures == [("a", "ray", "no disk")]
 
 
 @pytest.mark.process
