@@ -181,7 +181,7 @@ acp-agents: ## Install the real ACP agents and clients that tests drive from npm
 test-acp: $(STAMP) acp-agents ## Run every test that drives a real ACP agent; what is not installed is skipped at home, a failure in CI
 	$(BIN)/python -m pytest -m real_acp --numprocesses $(JOBS) --dist loadgroup
 
-test-cluster: $(STAMP) $(RAY_VENV)/.runtime ## Run what needs a Ray cluster: a head and nodes on networks of their own (Linux, root; 4 minutes, 2.5 GB)
+test-cluster: $(STAMP) $(RAY_VENV)/.runtime ## Run what needs a Ray cluster: a head and nodes on networks of their own (Linux, root; 4 minutes, 1.5 GB)
 	$(BIN)/python -m pytest -m ray tests/cluster
 
 # Ray's driver needs the Python and the Ray of the cluster: in these tests the node programs run in the same environment.
