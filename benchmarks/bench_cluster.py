@@ -84,6 +84,9 @@ class _Bench:
     def joined(self, node: RemoteNode) -> None:
         """It is waited for."""
 
+    def idle(self, name: str) -> float:  # noqa: ARG002 - the watcher's
+        return 0.0
+
     def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
         """No node is sent away."""
 

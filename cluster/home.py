@@ -238,15 +238,8 @@ class NodeDesk:
             raise LinkViolation(f"node {hello.name} has no life")
         node = self._lives[hello.instance] = RemoteNode(hello, link, life, self._data_dir / "sessions", origin)
         proof = home_proof(token, self._fingerprint, hello.instance) if token else ""
-        node.next_secret = self._invitations.welcome(hello.name, hello.secret)
         node.is_shared = self._shared is not None
-        welcome = Welcome(
-            lease=self._lease,
-            data_dir=str(self._data_dir),
-            proof=proof,
-            secret=node.next_secret,
-            shared=node.is_shared,
-        )
+        welcome = Welcome(lease=self._lease, data_dir=str(self._data_dir), proof=proof, shared=node.is_shared)
         link.send_message(FrameKind.WELCOME, welcome)
         return node
 
@@ -296,7 +289,7 @@ class NodeDesk:
 
     def _join(self, node: RemoteNode) -> None:
         node.is_ready = True
-        self._invitations.confirm(node.name, node.next_secret)
+        self._invitations.use(node.name)
         self._refused.pop(node.name, None)
         self._watcher.joined(node)
         facts = {"node": node.name, "group": node.group, "engine": node.engine, "slots": node.slots}

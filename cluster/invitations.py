@@ -1,66 +1,37 @@
-"""The secrets with which invited nodes may dial: each lets one link in, which gets the next. Pure."""
+"""The secrets with which invited nodes may dial: each lets one link in. Pure."""
 
 import secrets
-from collections.abc import Callable
-
-import msgspec
 
 from cluster.proof import is_same
 from cluster.remote_node import NodeOrigin
 
 
-class _Invitation(msgspec.Struct):
-    origin: NodeOrigin
-    secret: str
-    next_secret: str = ""
-
-
-def _random_secret() -> str:
-    return secrets.token_urlsafe(24)
-
-
 class Invitations:
-    """Who may dial, by name.
+    """Who may dial, by name. A name that was invited once is its engine's: the cluster's token does not open it."""
 
-    A secret is used up once its node has shown that it has the next one, by speaking after its welcome: a link that
-    breaks before that locks no node out. Whoever reads a secret that was used gets in with it no more.
-    """
-
-    def __init__(self, make: Callable[[], str] = _random_secret) -> None:
-        self._make = make
-        self._by_name: dict[str, _Invitation] = {}
+    def __init__(self) -> None:
+        self._by_name: dict[str, tuple[str, NodeOrigin]] = {}
 
     def invite(self, name: str, origin: NodeOrigin) -> str:
-        """The secret for one node of this name; an earlier one is worth nothing any more."""
-        secret = self._make()
-        self._by_name[name] = _Invitation(origin, secret)
+        """The secret for one link of a node of this name; an earlier one is worth nothing any more."""
+        secret = secrets.token_urlsafe(24)
+        self._by_name[name] = (secret, origin)
         return secret
 
+    def use(self, name: str) -> None:
+        """The node has joined: its secret lets no other link in. The engine invites it again."""
+        if (known := self._by_name.get(name)) is not None:
+            self._by_name[name] = ("", known[1])
+
     def revoke(self, name: str) -> None:
-        """The node is not to come again."""
+        """The name is free again."""
         self._by_name.pop(name, None)
 
-    def origin_of(self, name: str, secret: str) -> NodeOrigin | None:
-        """How the node that shows this secret comes to be here; None: it is not the right one."""
-        known = self._by_name.get(name)
-        if known is None or not (is_same(known.secret, secret) | is_same(known.next_secret, secret)):
-            return None
-        return known.origin
-
     def is_invited(self, name: str) -> bool:
-        """Whether there is a secret for this name."""
+        """Whether the name is an engine's."""
         return name in self._by_name
 
-    def welcome(self, name: str, shown: str) -> str:
-        """The next secret of a node that is let in with ``shown``; "" for one that needs none."""
-        known = self._by_name.get(name)
-        if known is None or not shown:
-            return ""
-        known.secret, known.next_secret = shown, self._make()
-        return known.next_secret
-
-    def confirm(self, name: str, given: str) -> None:
-        """The node has spoken that was ``given`` its next secret: the one that it showed is used up."""
-        known = self._by_name.get(name)
-        if known is not None and is_same(known.next_secret, given):
-            known.secret, known.next_secret = given, ""
+    def origin_of(self, name: str, shown: str) -> NodeOrigin | None:
+        """How the node that shows this secret comes to be here; None: it is not the right one, or was used."""
+        secret, origin = self._by_name.get(name, ("", None))
+        return origin if secret and is_same(secret, shown) else None

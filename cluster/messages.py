@@ -56,19 +56,14 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     """The supervisor takes the node. ``lease``: seconds. ``data_dir``: where transcripts lie, on both.
 
-    ``proof``: that it has the token that the node has. ``secret``: what an invited node shows at its next link, in
-    place of the one that it has shown. ``shared``: transcripts are not sent, as both write to one file system; the
-    node's first ping shows that it sees ``SHARED_PROOF`` there.
+    ``proof``: that it has the token that the node has. ``shared``: transcripts are not sent, as both write to one file
+    system; the node's first ping shows that it sees ``SHARED_PROOF`` there.
     """
 
     lease: float
     data_dir: FilePath
     proof: Word = ""
-    secret: Word = ""
     shared: bool = False
-
-    def __repr__(self) -> str:
-        return f"Welcome(lease={self.lease} {self.data_dir})"  # without its secret
 
 
 class Beat(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ class RemoteNode:
         labels, given_slots: what its engine says, else what it says itself. group, slots: those that it counts with.
         load, memory_free, rtt: the latest figures: of its machine, bytes, seconds.
         is_dismissed: it was sent away with nothing left on it. has_swept: it has left, and nothing runs there any more.
-        end_reason: why its link is closed from here. next_secret: what it was given for its next link.
+        end_reason: why its link is closed from here.
         is_shared: it writes transcripts where this machine reads them.
     """
 
@@ -50,7 +50,7 @@ class RemoteNode:
         self.memory_free: int | None = None
         self.rtt: float | None = None
         self.is_linked, self.is_ready, self.is_dismissed, self.has_swept = True, False, False, False
-        self.end_reason = self.next_secret = ""
+        self.end_reason = ""
         self.is_shared = False
         self._sessions = sessions
         self._processes: dict[int, RemoteProcess] = {}

@@ -97,7 +97,6 @@ class NodeProgram:
         self._identity = identity
         self._say = say
         self._swept: tuple[str, ...] = ()
-        self._secret = identity.secret
         self._leaves = ""
 
     async def run(self, dial: Dial, *, is_single: bool) -> None:
@@ -149,7 +148,6 @@ class NodeProgram:
             link, sent = Link(wire), boot_time()
             lease_of = await self._greet(link, instance, wire.peer_fingerprint)
             lease = NodeLease(lease_of.lease, hello_sent=sent)
-            self._secret = lease_of.secret or self._secret
             await _Service(self._identity, link, lease, lease_of, instance).run()
         finally:
             if not self._leaves:
@@ -179,7 +177,7 @@ class NodeProgram:
             labels=own.labels,
             memory=_memory(),
             cores=len(os.sched_getaffinity(0)),
-            secret=self._secret,
+            secret=own.secret,
             proof=node_proof(own.token, fingerprint, instance) if own.token else "",
         )
         link.send_message(FrameKind.HELLO, hello)

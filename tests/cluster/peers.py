@@ -90,6 +90,9 @@ class DeskWorld:
     def joined(self, node: RemoteNode) -> None:
         """It takes what the test starts."""
 
+    def idle(self, name: str) -> float:  # noqa: ARG002 - the watcher's
+        return 0.0
+
     def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
         """Nothing is shared out here."""
 
