@@ -103,7 +103,8 @@ export class ConversationView {
       if (event.type === "run:accepted") this.#isEndKnown = true;
       if (event.type === "session_deleted" || event.type === "run:accepted") this.#isDeleted = event.type === "session_deleted";
       if (event.type === "session_deleted") this.#history.clear();
-      if (event.type === "run:start" && !isJoining(event)) this.#history.begin();
+      if (event.type === "session_reset") this.#history.forgetTurns();
+      if (event.type === "run:start" && !isJoining(event) && !this.#isOld(event)) this.#history.begin();
       if (event.type === "done") this.#done(event);
       if (READ_AFTER.has(event.type)) this.#readSoon();
     }
@@ -160,12 +161,20 @@ export class ConversationView {
 
   // --- what was said ---
 
+  /** Whether an event is from before the page was loaded. */
+  #isOld({ seq }) {
+    return seq <= this.#app.head;
+  }
+
   /** The answer is whole; what the transcript says takes its place soon. */
-  #done({ run_id: run, data, unanswered, turn }) {
-    const { reason } = data ?? {};
-    announce(reason === "completed" ? `Answer complete in ${this.#key}` : `The turn in ${this.#key} ended: ${reason}`);
+  #done(event) {
+    const { run_id: run, data, unanswered, turn, message } = event;
+    const { reason, text } = data ?? {};
+    const isOld = this.#isOld(event);
+    if (!isOld) announce(reason === "completed" ? `Answer complete in ${this.#key}` : `The turn in ${this.#key} ended: ${reason}`);
     const cost = turn === undefined ? "" : turnText({ ...turn, model: this.#modelName });
-    this.#history.change(() => this.#history.end(run, troubleOf(data ?? {}, unanswered), cost));
+    const end = { run, message, text: text ?? "", trouble: troubleOf(data ?? {}, unanswered), cost };
+    this.#history.change(() => (isOld ? this.#history.keepEnd(end) : this.#history.end(end)));
   }
 
   #readSoon() {
@@ -197,13 +206,14 @@ export class ConversationView {
     session.failed = hasFailed(outcome);
     const seconds = outcome.started_at ? outcome.ended_at - outcome.started_at : null;
     const cost = turnText({ seconds, usage: outcome.usage ?? null, model: this.#modelName });
-    this.#history.change(() => this.#history.tellEnd(outcome.text ?? "", troubleOf(outcome, []), cost));
+    this.#history.change(() => this.#history.tellEnd({ run: outcome.run_id, text: outcome.text ?? "", trouble: troubleOf(outcome, []), cost }));
     this.#app.mark("sessions", "conversation");
   }
 
   #show(messages, ended, wasOver) {
     const session = this.#model.sessions.get(this.#key);
-    this.#history.change(() => this.#history.show(messages, { live: session?.live ?? "", isOver: wasOver && session?.state === "idle", ended }));
+    const shown = { live: session?.live ?? "", isOver: wasOver && session?.state === "idle", lastRun: session?.lastRun ?? null, ended };
+    this.#history.change(() => this.#history.show(messages, shown));
   }
 
   // --- writing ---

@@ -46,6 +46,8 @@ class Dashboard {
     const model = this.#model;
     const app = (this.#app = {
       now: () => this.#now(),
+      /** The seq of the last event from before the page was loaded. */
+      head: 0,
       mark: (...names) => this.#frames.mark(...names),
       openKey: () => this.#views.conversation.key,
       openSession: (key, options) => this.#views.conversation.open(key, options),
@@ -83,6 +85,7 @@ class Dashboard {
   }
 
   async #follow(head) {
+    this.#app.head = head;
     await this.#syncSessions();
     if (this.#over) return;
     this.#stream = new EventStream({

@@ -296,12 +296,15 @@ export class Model {
   }
 }
 
-/** What an event says of the messages that wait for an answer. */
+/** What an event says of the messages that wait for an answer; the end of a run is given its message. */
 function takeMessage(session, event, data) {
   const { type, run_id: run } = event;
   const { accepted } = session;
   if (type === "run:accepted") session.lastRun = run;
   if (type === "run:accepted" && data.text && accepted.size < KEPT_ACCEPTED) accepted.set(run, { text: data.text, started: false, joined: false });
   else if (type === "run:start" && accepted.has(run)) Object.assign(accepted.get(run), { started: true, joined: isJoining(event) });
-  else if (type === "done") accepted.delete(run);
+  else if (type === "done") {
+    event.message = accepted.get(run);
+    accepted.delete(run);
+  }
 }

@@ -10,6 +10,68 @@ from tests.doors.dashboard.site import Site, Visit
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
 
+def test_after_a_reload_each_end_stands_at_its_turn_and_none_is_announced(site: Site, visit: Visit, page: Page) -> None:
+    said = ["ECHO:hello", "ERROR", "ECHO:hello", "ERROR"]
+    for text in said:
+        site.say("past", text)
+    visit.open_session("past")
+    expect(page.locator("#history .trouble")).to_have_count(1)
+    page.reload()
+    expect(page.locator("#history .trouble")).to_have_count(2)
+    completed, failed = ["said user", "said assistant", "cost"], ["said user", "said trouble", "cost"]
+    expect(page.locator("#history > .group > *")).to_have_class([*completed, *failed] * 2)
+    expect(page.locator("#history .said.user .text")).to_have_text(said)
+    expect(page.get_by_role("button", name="Try again")).to_have_count(1)
+    expect(page.locator("#history .trouble").last.get_by_role("button", name="Try again")).to_be_visible()
+    expect(page.locator("#announcer")).not_to_contain_text("past")
+    visit.send("ECHO:more")
+    expect(page.locator("#history > .group > *")).to_have_class([*completed, *failed, *completed, *failed, *completed])
+    expect(page.locator("#announcer")).to_contain_text("Answer complete in past")
+
+
+PLACING = """async ({ transcript, ends, lastRun }) => {
+    const { History } = await import("/assets/history.js");
+    const history = new History(() => {});
+    history.clear();
+    for (const [run, text, joined] of ends) {
+        const message = text === null ? undefined : { text, joined };
+        history.keepEnd({ run, message, text: "", trouble: null, cost: `:${run}` });
+    }
+    const messages = transcript.map(([role, content, origin]) => ({ role, content, origin }));
+    history.show(messages, { live: "", isOver: true, lastRun, ended: history.endedRuns });
+    history.show(messages, { live: "", isOver: true, lastRun, ended: history.endedRuns });
+    const shown = [...document.querySelectorAll("#history .text, #history .cost")].map((each) => each.textContent);
+    history.keepEnd({ run: "before", message: { text: "again", joined: false }, text: "", trouble: null, cost: "" });
+    history.forgetTurns();
+    shown.push(history.endedRuns.size);
+    history.clear();
+    return shown;
+}"""
+"""What stands in the page of a transcript and of ends that the page has not watched; how many ends outlive a reset."""
+
+
+SAID = [["user", "first"], ["assistant", "1"], ["user", "aside", "steer"], ["assistant", "2"]]
+SAID += [["user", "again"], ["assistant", "3"], ["user", "again"], ["assistant", "4"]]
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [
+        ([("a", "first", False), ("b", "aside", True)], "first 1 aside 2 :b :a again 3 again 4"),
+        ([("a", "again", False), ("last", "again", False)], "first 1 aside 2 again 3 :a again 4 :last"),
+        ([("a", None, False), ("b", "gone", False)], "first 1 aside 2 again 3 again 4"),
+        ([("last", None, False)], "first 1 aside 2 again 3 again 4 :last"),
+        ([("a", "first", False), ("last", "unheard", False)], "first 1 aside 2 :a again 3 again 4 unheard :last"),
+    ],
+    ids=["with a message into it", "said twice", "unknown", "the last one's text unknown", "the last one unwritten"],
+)
+def test_an_end_stands_behind_its_turn_or_is_left_out(
+    page: Page, ends: list[tuple[str, str | None, bool]], shown: str
+) -> None:
+    page.keyboard.press("Escape")  # whatever is open
+    assert page.evaluate(PLACING, {"transcript": SAID, "ends": ends, "lastRun": "last"}) == [*shown.split(), 0]
+
+
 def test_a_failed_turn_says_why_and_is_tried_again_at_a_press(site: Site, visit: Visit, page: Page) -> None:
     prompt = "PIECES=3 ERROR"
     site.say("unlucky", prompt)
