@@ -72,6 +72,17 @@ def test_an_end_stands_behind_its_turn_or_is_left_out(
     assert page.evaluate(PLACING, {"transcript": SAID, "ends": ends, "lastRun": "last"}) == [*shown.split(), 0]
 
 
+def test_a_turn_that_failed_at_another_door_before_the_page_was_opened_says_why(
+    site: Site, page: Page, visit: Visit
+) -> None:
+    with site.supervisor.connect() as client:
+        run = client.call("agent", {"session": "elsewhere", "text": "ERROR"})["run_id"]
+        client.call("agent.wait", {"run_id": run, "timeout_ms": 15_000})
+    visit.open_session("elsewhere")
+    expect(page.locator("#history .cause")).to_contain_text("the scripted model was asked to fail")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+
+
 def test_a_failed_turn_says_why_and_is_tried_again_at_a_press(site: Site, visit: Visit, page: Page) -> None:
     prompt = "PIECES=3 ERROR"
     site.say("unlucky", prompt)
