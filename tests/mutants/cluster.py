@@ -65,12 +65,10 @@ CLUSTER = (
     Mutant(
         "access",
         "a secret that was used lets another one in",
-        "cluster/invitations.py:Invitations.confirm",
-        "known.secret, known.next_secret = given, ",
-        "known.next_secret = ",
-        (
-            "tests/cluster/test_invitations.py::test_a_secret_is_used_up_once_its_node_has_shown_that_it_has_the_next_one",
-        ),
+        "cluster/invitations.py:Invitations.use",
+        '("", known[1])',
+        "known",
+        ("tests/cluster/test_invitations.py::test_a_used_secret_lets_no_other_link_in_and_its_name_stays_the_engines",),
     ),
     Mutant(
         "access",
