@@ -114,8 +114,20 @@ class LinkWire:
             raise LinkViolation(f"TLS: {exc.reason or exc}") from exc
 
     def send(self, data: bytes) -> None:
-        """Write it now, as far as that goes without waiting. After the end nothing happens: ``receive`` reports it."""
-        self._write(data if self._tls is None else self._tls.encrypt(data))
+        """Write it now, as far as that goes without waiting. After the end nothing happens: ``receive`` reports it.
+
+        Nor is anything sent before the handshake, or over TLS that the other end has broken.
+        """
+        if self._out.is_closed:
+            return
+        if self._tls is None:
+            self._write(data)
+            return
+        try:
+            encrypted = self._tls.encrypt(data)
+        except ssl.SSLError:
+            return
+        self._write(encrypted)
 
     async def run_writer(self) -> None:
         """Write what is queued until cancelled, or until the stream cannot be written any more."""
@@ -166,6 +178,8 @@ class LinkWire:
     async def _flush(self) -> None:
         while self._queue:
             await self._out.wait_writable()
+            if not self._queue:
+                return  # ``close`` has dropped it
             try:
                 taken = self._out.write_nowait(self._queue[0])
             except OSError as exc:
