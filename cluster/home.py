@@ -232,6 +232,8 @@ class NodeDesk:
             self._refuse(link, hello.name, origin.engine, Bye(answer.reason, answer.retry_after))
             return None
         if answer.fenced is not None:
+            if (before := self._lives.get(answer.fenced.instance)) is not None:
+                self._end(before, "it came back over another link")  # which may be noticed there later
             self._fence(answer.fenced)
         life = self._table.life_of(hello.name)
         if life is None:
@@ -297,7 +299,9 @@ class NodeDesk:
         self._notify()
 
     def _end(self, node: RemoteNode, reason: str) -> None:
-        """The link has ended; without a reason because everything ends."""
+        """The link has ended; without a reason because everything ends. Once: another link may have ended it before."""
+        if not node.is_linked:
+            return
         node.end_reason = node.end_reason or reason
         self._table.unlinked(node.life)
         node.lost(node.end_reason)

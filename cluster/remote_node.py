@@ -115,5 +115,6 @@ class RemoteNode:
 
     def fenced(self) -> None:
         """None of its workers can run any more."""
+        self.is_linked = False
         for process in self._processes.values():
             process.on_fenced()

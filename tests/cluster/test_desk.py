@@ -19,9 +19,14 @@ from cluster.messages import Beat, Bye, Facts, Hello, Welcome, decode_message
 from cluster.proof import home_proof, node_proof
 from cluster.remote_node import RemoteNode
 from cluster.wire import LinkWire
+from errors import WorkerStartFailed
+from rpc.host import WorkerPlan
+from rpc.settings import RpcSettings
+from rpc.stderr_log import LineLog
 
 TOKEN = "token-of-the-cluster"
 FINGERPRINT = "ab" * 32
+LOG = LineLog(None, 1 << 20)
 WRONG = "its name, secret or token is not the right one"
 
 
@@ -204,6 +209,20 @@ async def test_a_node_that_its_engine_calls_dead_is_lost_for_that_reason() -> No
         assert place.watcher.ends == [("one", "its machine was taken away")]
         (lost,) = place.desk.absent()
         assert (lost.state, lost.note, lost.engine) == ("lost", "its machine was taken away", "ssh")
+
+
+async def test_the_link_of_a_node_that_comes_back_takes_the_place_of_the_one_before_in_the_same_step() -> None:
+    async with hall() as place:
+        await place.join(hello(), "one", engine="ssh")
+        before = place.watcher.nodes["one"]
+        process = before.start(WorkerPlan(worker_id="w1", agent="main", argv=("agent",), cwd="/"), RpcSettings(), LOG)
+        await place.greet(hello(instance="i2", swept=("i1",)), "one", engine="ssh")
+        assert (place.watcher.ends, before.is_linked) == ([("one", "it came back over another link")], False)
+        await process.stop()
+        with pytest.raises(WorkerStartFailed, match="not linked"):
+            before.start(WorkerPlan(worker_id="w2", agent="main", argv=("agent",), cwd="/"), RpcSettings(), LOG)
+        await wait_all_tasks_blocked()
+        assert [event for event, _ in place.events] == ["node_joined", "node_lost", "node_fenced"]
 
 
 async def test_a_node_that_was_sent_away_is_not_lost_and_its_name_is_free() -> None:
