@@ -38,7 +38,7 @@ class NodeWatcher(Protocol):
         ...
 
     def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
-        """A node that has joined is to be empty within so many seconds; ``ends``: and to be dismissed then."""
+        """A node is to be empty within so many seconds; ``ends``: and to be dismissed then, and it may come later."""
         ...
 
     def idle(self, name: str) -> float:
@@ -112,8 +112,7 @@ class NodeDesk:
 
     def draining(self, name: str, deadline: float | None) -> None:
         """See ``Desk``."""
-        if self.linked(name) is not None:
-            self._watcher.drain(name, deadline, ends=True)
+        self._watcher.drain(name, deadline, ends=True)
 
     def failed(self, name: str, *, engine: str, reason: str) -> None:
         """See ``Desk``."""
@@ -167,6 +166,8 @@ class NodeDesk:
                 name=node.name, group=node.group, engine=node.engine, state="lost", until=left, note=node.end_reason
             )
         for name, (engine, reason) in self._refused.items():
+            if not name:
+                continue  # a stranger that has not even said its name is no node
             yield NodeStatus(name=name, engine=engine, state="refused", note=reason)
 
     # --- links --------------------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class NodeDesk:
         node: RemoteNode | None = None
         reason, link = "", Link(wire)
         try:
-            node = self._admit(await self._meet(wire, link), link, name, origin)
+            node = self._admit(await self._meet(wire, link, is_known=origin is not None), link, name, origin)
             if node is not None:
                 await self._run_link(node, link)
         except (WireClosed, LinkViolation) as exc:
@@ -198,17 +199,20 @@ class NodeDesk:
             elif reason:
                 self._note_refusal(name, "" if origin is None else origin.engine, reason)
 
-    async def _meet(self, wire: LinkWire, link: Link) -> Hello:
-        """What a peer says of itself. Raises WireClosed, LinkViolation."""
-        if self._strangers >= _MAX_STRANGERS:
+    async def _meet(self, wire: LinkWire, link: Link, *, is_known: bool) -> Hello:
+        """What a peer says of itself; one that is known by the way it came is no stranger.
+
+        Raises WireClosed, LinkViolation.
+        """
+        if not is_known and self._strangers >= _MAX_STRANGERS:
             raise WireClosed("too many peers at once that have not said who they are")
-        self._strangers += 1
+        self._strangers += not is_known
         try:
             with trio.move_on_after(_HELLO_TIMEOUT):
                 await wire.shake_hands()
                 return decode_hello((await link.receive_first(FROM_STRANGER, _HELLO_TIMEOUT)).payload)
         finally:
-            self._strangers -= 1
+            self._strangers -= not is_known
         raise WireClosed(f"it did not say who it is within {_HELLO_TIMEOUT:g} s")
 
     def _admit(self, hello: Hello, link: Link, name: str, origin: NodeOrigin | None) -> RemoteNode | None:
@@ -226,6 +230,9 @@ class NodeDesk:
             origin = self._origin_of(hello, token)
         if origin is None:
             self._refuse(link, hello.name, "", Bye("its name, secret or token is not the right one"))
+            return None
+        if hello.instance in self._lives:  # which the node chooses
+            self._refuse(link, hello.name, origin.engine, Bye("its instance was used before"))
             return None
         answer = self._table.hello(hello, boot_time())
         if not isinstance(answer, NodeAdmission):

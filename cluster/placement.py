@@ -27,11 +27,13 @@ _WORKERS_PER_CORE = 8
 class NodeDrain(msgspec.Struct, kw_only=True):
     """A node that is to be empty. ``until``: on the event loop's clock; None = it waits for turns as long as they take.
 
-    ``ends``: its program is sent away once it is empty; otherwise it stays, and can be taken back.
+    ``ends``: its program is sent away once it is empty; otherwise it stays, and can be taken back. ``is_due``: what was
+    left at ``until`` is being stopped.
     """
 
     until: float | None
     ends: bool
+    is_due: bool = False
     is_over: bool = False
 
 
@@ -119,7 +121,7 @@ class ClusterPlacement:
         node.group = self._settings.group_of(node.labels)
         node.slots = node.given_slots or node.hello.slots or reckoned_slots(node.hello, self._worker_memory)
         drain = self._drains.get(node.name)
-        if drain is not None and drain.ends and (drain.until or 0.0) <= self._clock():
+        if drain is not None and drain.ends and drain.until is not None and drain.until <= self._clock():
             del self._drains[node.name]  # that machine is gone by now: this is another one
         if self._table.find(node.name) is not None:
             self._returned[node.name] = node
@@ -150,15 +152,19 @@ class ClusterPlacement:
         return len(workers)
 
     def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
-        """Start nothing more on the node, and have it empty within so many seconds. Raises UsageError."""
-        if name not in self._nodes:
+        """Start nothing more on the node, and have it empty within so many seconds.
+
+        One that ``ends`` may join later. Raises UsageError where another is not linked.
+        """
+        if not ends and name not in self._nodes and name not in self._returned:
             raise UsageError(f"there is no node {name!r}")
         until = None if seconds is None else self._clock() + seconds
         self._drains[name] = NodeDrain(until=until, ends=ends)
         workers = self._table.close(name)
         self._tell_capacity()
-        for worker in workers:
-            self._submit(RecycleWorker(worker, replace=False))
+        if name in self._nodes:  # else those of a life before, which have failed
+            for worker in workers:
+                self._submit(RecycleWorker(worker, replace=False))
         self._note_empty(name)
         self._deadline_set.set()
 
@@ -192,12 +198,12 @@ class ClusterPlacement:
         """Stop what is left on nodes that were to be empty by now; when there may be more to stop."""
         due = math.inf
         for name, drain in self._drains.items():
-            if drain.until is None or drain.is_over:
+            if drain.until is None or drain.is_due or drain.is_over or name not in self._nodes:
                 continue
             if drain.until > self._clock():
                 due = min(due, drain.until)
                 continue
-            drain.until = None
+            drain.is_due = True
             for worker in self._workers_of(name):
                 self._submit(StopWorker(worker))
         return due
@@ -216,7 +222,7 @@ class ClusterPlacement:
         now = self._clock()
         for node in (*self._nodes.values(), *self._returned.values()):
             drain = self._drains.get(node.name)
-            left = None if drain is None or drain.until is None else max(0.0, drain.until - now)
+            left = None if drain is None or drain.until is None or drain.is_due else max(0.0, drain.until - now)
             yield NodeStatus(
                 name=node.name,
                 group=node.group,

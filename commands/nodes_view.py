@@ -23,7 +23,7 @@ def nodes_view(nodes: Sequence[Record], width: int) -> Group:
 
 
 def _name(node: Record) -> str:
-    return clean(node["name"] or "(here)")
+    return clean(node["name"] or ("(here)" if node["engine"] == "local" else "-"))
 
 
 def _nodes_table(nodes: Sequence[Record], width: int) -> TableRows | Text:

@@ -41,7 +41,7 @@ class Watcher:
         self.nodes[node.name] = node
 
     def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
-        """No test drains."""
+        self.ends.append((name, f"drained in {seconds}, {ends}"))
 
     def idle(self, name: str) -> float:
         raise AssertionError(name)
@@ -175,7 +175,7 @@ async def test_a_node_takes_workers_from_its_first_ping_on_and_one_that_cannot_i
         assert place.refusals() == ["it says: the directory /data cannot be made"]
         assert [node.note for node in place.desk.absent() if node.state == "refused"] == place.refusals()
         assert place.watcher.ends == []
-        await place.join(hello("two", proof=node_proof(TOKEN, FINGERPRINT, "i1")))
+        await place.join(hello("two", "i2", proof=node_proof(TOKEN, FINGERPRINT, "i2")))
         assert list(place.watcher.nodes) == ["two"]
 
 
@@ -201,6 +201,12 @@ async def test_why_no_node_comes_is_shown_until_one_does() -> None:
         assert list(place.desk.absent()) == []
 
 
+async def test_the_drain_of_a_node_that_is_not_linked_is_not_lost() -> None:
+    async with hall() as place:
+        place.desk.draining("one", 20.0)
+        assert place.watcher.ends == [("one", "drained in 20.0, True")]
+
+
 async def test_a_node_that_its_engine_calls_dead_is_lost_for_that_reason() -> None:
     async with hall() as place:
         await place.join(hello(), "one", engine="ssh")
@@ -223,6 +229,16 @@ async def test_the_link_of_a_node_that_comes_back_takes_the_place_of_the_one_bef
             before.start(WorkerPlan(worker_id="w2", agent="main", argv=("agent",), cwd="/"), RpcSettings(), LOG)
         await wait_all_tasks_blocked()
         assert [event for event, _ in place.events] == ["node_joined", "node_lost", "node_fenced"]
+
+
+async def test_no_node_takes_the_place_of_another_by_saying_its_instance() -> None:
+    async with hall() as place:
+        await place.join(hello(), "one", engine="ssh")
+        _, answer = await place.greet(hello("two"), "two", engine="ssh")
+        assert answer == Bye("its instance was used before")
+        place.desk.gone("one", "its machine was taken away")
+        await wait_all_tasks_blocked()
+        assert place.watcher.ends == [("one", "its machine was taken away")]
 
 
 async def test_a_node_that_was_sent_away_is_not_lost_and_its_name_is_free() -> None:

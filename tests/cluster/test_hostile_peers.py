@@ -65,16 +65,19 @@ async def test_a_stranger_gets_its_time_and_no_more(
 
 async def test_only_some_strangers_are_heard_at_a_time(tmp_path: Path) -> None:
     async with desk_world(tmp_path) as world:
-        waiting = [world.connect("a") for _ in range(home._MAX_STRANGERS)]
+        waiting = [world.connect() for _ in range(home._MAX_STRANGERS)]
         while world.desk._strangers < home._MAX_STRANGERS:
             await trio.lowlevel.checkpoint()
-        await world.connect("a").is_closed()
+        await world.connect().is_closed()
         assert world.reasons("node_refused") == ["too many peers at once that have not said who they are"]
+        assert list(world.desk.absent()) == [], "who has no name is no node"
+        await world.connect("a").be_welcome()
+        assert world.desk.linked("a") is not None, "they keep none out that is known by the way it came"
         waiting[0].close()
         while world.desk._strangers == home._MAX_STRANGERS:
             await trio.lowlevel.checkpoint()
-        await world.connect("a").be_welcome()
-        assert world.desk.linked("a") is not None
+        await world.connect().be_welcome(name="b", secret=world.desk.invite("b"), instance="i2")
+        assert world.desk.linked("b") is not None
 
 
 @pytest.mark.parametrize(

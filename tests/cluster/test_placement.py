@@ -174,6 +174,35 @@ def test_a_node_of_an_engine_stays_closed_until_its_machine_was_to_be_gone(desk:
         assert desk.take()[-1] == expected
 
 
+def test_a_node_that_an_engine_drains_before_it_joins_or_while_its_life_before_ends_takes_no_worker(desk: Desk) -> None:
+    desk.placement.drain("one", None, ends=True)
+    node = desk.join("one", 2, group="gpu")
+    assert (desk.drained, desk.states()["one"]) == ([("one", True)], ("draining", 0))
+    desk.placement.lost(node, "dismissed")
+    desk.placement.forget_drain("one")
+    node = desk.join("one", 2, group="gpu")
+    desk.place("w1", group="gpu")
+    desk.placement.lost(node, "cut")
+    desk.join("one", 2, group="gpu")
+    desk.placement.drain("one", 20.0, ends=True)
+    assert desk.take() == [{"": 1, "gpu": 1}], "the worker of the life before has failed already"
+    desk.placement.release("w1")
+    assert desk.drained == [("one", True)] * 2
+    with pytest.raises(WorkerStartFailed):
+        desk.place("w2", group="gpu")
+
+
+@pytest.mark.parametrize("seconds", [None, 20.0])
+def test_a_drain_outlives_a_cut_of_the_link(desk: Desk, seconds: float | None) -> None:
+    node = desk.join("one", 2, group="gpu")
+    desk.place("w1", group="gpu")
+    desk.placement.drain("one", seconds, ends=True)
+    desk.placement.lost(node, "cut")
+    desk.join("one", 2, group="gpu")
+    desk.placement.release("w1")
+    assert (desk.states()["one"], desk.drained) == (("draining", 0), [("one", True)])
+
+
 def test_a_node_is_idle_from_its_last_worker_on(desk: Desk) -> None:
     desk.join("one", 4, group="gpu")
     desk.now += 3
