@@ -16,6 +16,9 @@ PROTOCOL = 1
 SHARED_PROOF = "shared-proof"
 """The file in the data directory that shows a node that it is the supervisor's own."""
 
+MAX_SWEPT = 8
+"""Instances that a HELLO may say are swept."""
+
 _MAX_WORD, _MAX_PATH, _MAX_REASON = 256, 4096, 2048
 
 Word = Annotated[str, msgspec.Meta(max_length=_MAX_WORD)]
@@ -29,7 +32,8 @@ T = TypeVar("T")
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """A node presents itself. It is its first ping, too: the lease begins when it is sent.
 
-    ``boot``: the machine's boot id. ``instance``: the marker of all that this link will start; never used before.
+    ``machine``, ``boot``: which machine it is, "" = it does not say, and which boot of it.
+    ``instance``: the marker of all that this link will start; never used before.
     ``swept``: instances of which nothing runs on the node any more. ``slots``: the number of workers it may run, 0 =
     by its ``memory`` (bytes) and ``cores``. ``guarantee``: how sure it is that no process of a worker survives it.
     ``secret``: that of an invitation. ``proof``: that it has the cluster's token, see ``cluster.proof``.
@@ -39,8 +43,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     version: Word
     name: Word
     boot: Word
+    machine: Word = ""
     instance: Word
-    swept: Annotated[tuple[Word, ...], msgspec.Meta(max_length=8)] = ()
+    swept: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_SWEPT)] = ()
     slots: Count = 0
     labels: dict[Word, Word] = {}
     memory: Count = 0

@@ -15,6 +15,7 @@ class NodeLife(msgspec.Struct, kw_only=True):
     """
 
     name: str
+    machine: str
     boot: str
     instance: str
     fenced_at: float
@@ -39,7 +40,8 @@ class NodeRoster:
 
     A node's name has one life at a time: while processes of one may run, no second link of that name is taken, and no
     session that was there may move. A life is over when the node says in its next HELLO that it has swept that
-    instance, when the machine was booted since, or when lease and ``margin`` have passed since it was last answered.
+    instance, when the same machine was booted since, or when lease and ``margin`` have passed since it was last
+    answered.
     """
 
     def __init__(self, *, lease: float, margin: float) -> None:
@@ -62,13 +64,19 @@ class NodeRoster:
                 return NodeRefusal(f"node {hello.name} {what} since an earlier link", wait)
             last.is_linked = False
         self._lives[hello.name] = NodeLife(
-            name=hello.name, boot=hello.boot, instance=hello.instance, fenced_at=now + self._until_fenced
+            name=hello.name,
+            machine=hello.machine,
+            boot=hello.boot,
+            instance=hello.instance,
+            fenced_at=now + self._until_fenced,
         )
         return NodeAdmission(last)
 
     def _is_over(self, last: NodeLife, hello: Hello, now: float) -> bool:
-        if hello.boot != last.boot or last.instance in hello.swept:
+        if last.instance in hello.swept:
             return True
+        if hello.boot != last.boot and hello.machine and hello.machine == last.machine:
+            return True  # of another machine, which took the name, the first may be alive
         return not last.is_linked and now >= last.fenced_at
 
     def answered(self, life: NodeLife, now: float) -> None:

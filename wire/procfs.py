@@ -182,6 +182,11 @@ def boot_id() -> str:
     return _read_or_empty("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
 
 
+def machine_id() -> str:
+    """Which installation of a system this is, the same after each boot; empty where the platform does not say."""
+    return _read_or_empty("/etc/machine-id").decode("ascii", "replace").strip()[:64]
+
+
 def identify(pid: int, marker: str = "") -> ProcessIdentity:
     """The identity of a child of ours that is not reaped yet (so that its pid cannot have changed hands)."""
     stat = read_stat(pid)

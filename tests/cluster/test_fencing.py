@@ -18,8 +18,8 @@ CLOCK_OFFSET = 1e6
 """Between the supervisor's clock and those of the nodes."""
 
 
-def hello(name: str = "a", instance: str = "i1", boot: str = "boot", swept: tuple[str, ...] = ()) -> Hello:
-    return Hello(version="1", name=name, boot=boot, instance=instance, swept=swept)
+def hello(name: str = "a", instance: str = "i1", boot: str = "boot", **more: Any) -> Hello:
+    return Hello(**{"version": "1", "name": name, "boot": boot, "machine": "m", "instance": instance, **more})
 
 
 def table() -> NodeRoster:
@@ -67,6 +67,16 @@ def test_a_node_that_has_swept_its_last_instance_or_was_booted_since_is_taken_at
     assert nodes.hello(said, 1.0) == NodeAdmission(life)
     nodes.swept(life)
     assert nodes.life_of("a") is not None, "what is said of the old life does not concern the new one"
+
+
+@pytest.mark.parametrize("machines", [("m", "another"), ("", ""), ("m", ""), ("", "m")])
+def test_the_boot_of_another_machine_ends_no_life_of_the_first(machines: tuple[str, str]) -> None:
+    nodes = table()
+    first, second = machines
+    admitted(nodes, hello(machine=first), 0.0)
+    refused = nodes.hello(hello(instance="i2", boot="later", machine=second), 1.0)
+    assert isinstance(refused, NodeRefusal)
+    assert refused.retry_after == LEASE + MARGIN - 1.0
 
 
 def test_an_instance_is_taken_once() -> None:

@@ -22,7 +22,7 @@ SETTINGS = ClusterSettings(local_slots=1, groups={"gpu": GroupSettings(labels={"
 def remote_node(name: str, *, given: int = 0, **said: object) -> RemoteNode:
     """A node as it has joined; nothing goes over its link."""
     hello = Hello(version="1", name=name, boot="b", instance=name, **said)  # type: ignore[arg-type]  # fields by name
-    life = NodeLife(name=name, boot="b", instance=name, fenced_at=0.0)
+    life = NodeLife(name=name, machine="m", boot="b", instance=name, fenced_at=0.0)
     return RemoteNode(hello, cast("Link", None), life, Path("/"), NodeOrigin(engine="ssh", slots=given))
 
 

@@ -48,7 +48,7 @@ def profiles_in_groups() -> list[CapabilityProfile]:
 def remote_node(name: str, kind: str, slots: int) -> RemoteNode:
     """A node that is let in; nothing goes over its link."""
     hello = Hello(version="1", name=name, boot="b", instance=name, slots=slots, labels={"kind": kind})
-    life = NodeLife(name=name, boot="b", instance=name, fenced_at=0.0)
+    life = NodeLife(name=name, machine="m", boot="b", instance=name, fenced_at=0.0)
     return RemoteNode(hello, cast("Link", None), life, Path("/"), NodeOrigin(engine="sim"))
 
 
