@@ -18,7 +18,18 @@ import trio
 from cluster.frames import FROM_HOME, NODE_CHANNEL, Frame, FrameKind, LinkViolation
 from cluster.lease import NodeLease
 from cluster.link import Link
-from cluster.messages import SHARED_PROOF, Beat, Bye, Facts, Hello, Start, Welcome, decode_message, message_frame
+from cluster.messages import (
+    MAX_SWEPT,
+    SHARED_PROOF,
+    Beat,
+    Bye,
+    Facts,
+    Hello,
+    Start,
+    Welcome,
+    decode_message,
+    message_frame,
+)
 from cluster.node import lease_guard
 from cluster.node.devices import DeviceShare
 from cluster.node.hosted import HostedWorker
@@ -31,7 +42,7 @@ from rpc.host import WorkerHost
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_instance, sweep_previous
 from rpc.state_file import StateFile, read_state
 from wire.files import open_regular
-from wire.procfs import boot_id, boot_time
+from wire.procfs import boot_id, boot_time, machine_id
 from wire.version import VERSION
 
 _PING_INTERVAL = 1.0  # seconds
@@ -144,24 +155,29 @@ class NodeProgram:
     async def _serve_once(self, dial: Dial) -> None:
         instance = secrets.token_hex(8)
         wire, lease = await dial(), None
+        swept, is_refused = self._swept, False
         try:
             link, sent = Link(wire), boot_time()
             lease_of = await self._greet(link, instance, wire.peer_fingerprint)
-            lease = NodeLease(lease_of.lease, hello_sent=sent)
+            lease, swept = NodeLease(lease_of.lease, hello_sent=sent), ()
             await _Service(self._identity, link, lease, lease_of, instance).run()
+        except _Refused:
+            is_refused = True
+            raise
         finally:
             if not self._leaves:
                 wire.close()
             with trio.CancelScope(shield=True):
                 report = await sweep_instance(instance)
-                self._swept = () if report.left else (instance,)
+                # what was swept before counts until a supervisor has heard of it, which may have taken this link, too
+                self._swept = swept if is_refused or report.left else (*swept[: MAX_SWEPT - 1], instance)
                 if lease is not None and self._leaves:
-                    await self._say_goodbye(wire)
+                    await self._say_goodbye(wire, has_swept=not report.left)
             wire.close()
 
-    async def _say_goodbye(self, wire: LinkWire) -> None:
+    async def _say_goodbye(self, wire: LinkWire, *, has_swept: bool) -> None:
         """End a link at this program's wish: the supervisor is to know that nothing runs any more, where that is so."""
-        wire.send(message_frame(FrameKind.BYE, NODE_CHANNEL, Bye(self._leaves, swept=bool(self._swept))))
+        wire.send(message_frame(FrameKind.BYE, NODE_CHANNEL, Bye(self._leaves, swept=has_swept)))
         with trio.move_on_after(_GOODBYE_TIMEOUT):
             await wire.wait_written()
 
@@ -171,6 +187,7 @@ class NodeProgram:
             version=VERSION,
             name=own.name,
             boot=boot_id(),
+            machine=machine_id(),
             instance=instance,
             swept=self._swept,
             slots=own.slots,
@@ -227,6 +244,12 @@ class _Service:
 
     async def run(self) -> None:
         """Serve until the link or the lease ends. Raises WireClosed, LinkViolation, WorkerStartFailed."""
+        try:
+            await self._run()
+        finally:
+            self._host.close()
+
+    async def _run(self) -> None:
         children, cgroup = self._host.children, self._host.cgroup
         try:
             self._host.make_directory("sessions")
@@ -254,7 +277,6 @@ class _Service:
             with trio.CancelScope(shield=True):
                 await sweep_adopted(children)
                 await self._guard.aclose()
-            self._host.close()
 
     async def _serve(self, guard: Guard) -> None:
         with unwrap_exception_groups():
