@@ -89,7 +89,8 @@ class RayEngine:
         self._nodes: dict[str, RayNode] = {}
         self._has_asked = False
         """Whether Ray was ever asked for machines: those that come after that are given back when they are idle."""
-        self._place: tuple[Desk, trio.Nursery] | None = None
+        self._wish: Mapping[str, int] | None = None
+        self._wished = trio.Event()
         self._driver: trio.Process | None = None
         self._sending = trio.Lock()
         self._tail = StderrTail(_STDERR_BYTES)
@@ -104,20 +105,35 @@ class RayEngine:
         try:
             with unwrap_exception_groups():
                 async with trio.open_nursery() as nursery:
-                    self._place = desk, nursery
                     nursery.start_soon(self._read_stderr, driver)
                     await self._send(self._configuration(dial))
+                    nursery.start_soon(self._tell_wishes, desk, nursery)
                     await self._follow(driver, desk, nursery)
         finally:
             await self._end(driver)
 
     async def want(self, slots: Mapping[str, int]) -> None:
-        """Ask Ray for machines with these slots, beside those that it has; nothing more where there is none to be."""
-        if not self._settings.scale or self._place is None:
-            return
+        """Ask Ray for machines with these slots, beside those that it has; nothing more where there is none to be.
+
+        ``run`` does that, as long as there is a driver: the last wish counts.
+        """
+        if self._settings.scale and self._driver is not None:
+            self._wish = slots
+            self._wished.set()
+
+    async def _tell_wishes(self, desk: Desk, nursery: trio.Nursery) -> None:
+        while True:
+            await self._wished.wait()
+            self._wished = trio.Event()
+            wish, self._wish = self._wish, None
+            if wish is not None:
+                await self._ask_for(wish, desk, nursery)
+
+    async def _ask_for(self, slots: Mapping[str, int], desk: Desk, nursery: trio.Nursery) -> None:
         back, left = taken_back(self._nodes, slots, self._groups)
         for name in back:
-            await self._use(name, RayNode(self._nodes[name].slots, self._nodes[name].labels), *self._place)
+            if (node := self._nodes.get(name)) is not None:  # else it went while another was asked for
+                await self._use(name, RayNode(node.slots, node.labels), desk, nursery)
         self._has_asked |= bool(left)
         selectors = list(bundles(self._nodes.values(), left, self._groups, self._settings.max_nodes))
         await self._send({"op": "scale", "slots": selectors})
@@ -233,7 +249,7 @@ class RayEngine:
 
     async def _end(self, driver: trio.Process) -> None:
         """Close its input, at which it ends; by force where that takes long. Actors end with it, programs do not."""
-        self._driver = self._place = None
+        self._driver = self._wish = None
         with trio.CancelScope(shield=True):
             assert driver.stdin is not None  # noqa: S101  # opened as a pipe
             await driver.stdin.aclose()

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from cluster.engines.engine import DialTarget, EngineLost
 from cluster.engines.ray import RayEngine, RayNode, bundles, next_delay, taken_back
@@ -240,6 +241,17 @@ async def test_ray_is_asked_for_slots_only_where_it_may_grow(tmp_path: Path) -> 
         await driver.engine.want({"gpu": 5})
         await driver.say(**A)
         assert (await driver.heard())["op"] == "start"
+
+
+@pytest.mark.process
+async def test_a_wish_that_is_being_sent_when_the_driver_ends_ends_with_it(tmp_path: Path) -> None:
+    async with driven(tmp_path, scale=True) as driver, trio.open_nursery() as nursery:
+        async with driver.engine._sending:
+            nursery.start_soon(driver.engine.want, {"gpu": 5})
+            await trio.testing.wait_all_tasks_blocked()
+            await driver.hang_up()
+            await driver.wait_lost()
+        await driver.engine.want({"gpu": 5})
 
 
 @pytest.mark.process
