@@ -16,6 +16,8 @@ SettingPath = tuple[str | int, ...]
 
 _GROUP_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _MAX_SLOTS = 10_000
+_MIN_SILENCE = Seconds(3)
+_MIN_MARGIN = Seconds(2)  # the guard acts half a second after the end of the lease, and then has to sweep
 Slots = Annotated[int, msgspec.Meta(ge=0, le=_MAX_SLOTS)]
 
 
@@ -79,10 +81,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     lease: PositiveSeconds = Seconds(15)
     """A node that hears nothing of the supervisor for this long has killed its workers."""
     silence: PositiveSeconds = Seconds(10)
-    """A node of which nothing is heard for this long is lost: turns on it fail."""
+    """A node of which nothing is heard for this long is lost: turns on it fail. At least 3 s."""
     fence_margin: PositiveSeconds = Seconds(3)
     """How long after the end of its lease the sessions of a lost node go on elsewhere, unless it says before that it
-    has ended everything."""
+    has ended everything. At least 2 s."""
     start_rate: PositiveFloat = 100.0
     """Workers a second on all machines; ``pool.spawn_burst`` and ``pool.spawn_rate`` hold for each of them."""
     transcripts: Transcripts = "ship"
@@ -138,6 +140,11 @@ def cluster_problems(settings: ClusterSettings) -> Iterator[tuple[SettingPath, s
         yield ("lease",), f"{text}: else its workers are killed before a node counts as lost"
     if settings.transcripts == "shared" and not settings.shared_dir:
         yield ("shared_dir",), 'must name the file system that transcripts = "shared" speaks of'
+    if settings.silence < _MIN_SILENCE:
+        yield ("silence",), f"is {settings.silence}, and must be at least {_MIN_SILENCE}: a node pings once a second"
+    if settings.fence_margin < _MIN_MARGIN:
+        text = f"is {settings.fence_margin}, and must be at least {_MIN_MARGIN}"
+        yield ("fence_margin",), f"{text}: the guard of a node needs that to end what runs there after its lease"
     yield from _group_problems(settings)
 
 

@@ -27,9 +27,9 @@ min = 0
 listen = "127.0.0.1:{port}"
 token_file = "node-token"
 local_slots = 0
-lease = "3s"
-silence = "1500ms"
-fence_margin = "1s"
+lease = "4s"
+silence = "3s"
+fence_margin = "2s"
 
 [cluster.groups.far]
 labels = {{ far = "yes" }}
