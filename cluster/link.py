@@ -123,6 +123,6 @@ class Link:
                     if reads % _READS_AT_ONCE == 0:  # a wire that always has something waits for nothing
                         await trio.lowlevel.checkpoint()
 
-    def close(self) -> None:
-        """Close the wire."""
-        self._wire.close()
+    def close(self, reason: str = "closed") -> None:
+        """Close the wire; ``run`` raises WireClosed with that reason."""
+        self._wire.close(reason)

@@ -37,10 +37,8 @@ from wire.redaction import SecretMask
 
 _MAX_EXCESS = 2 * 1024 * 1024  # bytes beyond its credit: what a pipe may hold at a worker's end
 _MAX_PIECES = 4096  # that wait to be written; empty ones have no credit to bound them
-_DISK_PATIENCE, _DISK_PAUSE = (
-    10.0,
-    1.0,
-)  # seconds that a disk may be full before the worker is given up; between two tries
+_DISK_PATIENCE, _DISK_PAUSE = 10.0, 1.0  # seconds that a disk may be full before the end; between two tries
+_STOP_PATIENCE = 20.0  # seconds beyond the graces: a node kills for 5 s, waits for 10 s for what a worker has left
 
 
 class RemoteProcess:
@@ -100,8 +98,10 @@ class RemoteProcess:
             case FrameKind.LOG:
                 piece = decode_message(frame.payload, Piece)
                 self._hold(piece, len(piece.data))
-            case FrameKind.EXIT | FrameKind.HAS:
-                self._hold(_end_or_answer(frame), 0)
+            case FrameKind.EXIT:
+                self._hold(decode_message(frame.payload, Exit), 0)
+            case FrameKind.HAS:
+                self._hold(decode_message(frame.payload, Has), 0)
             case FrameKind.ERR:
                 self._take_stderr(frame.payload)
             case FrameKind.CREDIT:
@@ -388,12 +388,13 @@ class RemoteProcess:
                     await abort()
         if not self._is_gone:
             self._link.send_message(FrameKind.STOP, EndWorker(force), self.channel)
-        while not self._is_gone:
-            await self._changed.park()
+        with trio.move_on_after(self._settings.eof_grace + self._settings.term_grace + _STOP_PATIENCE) as patience:
+            await self._wait_gone()
+        if patience.cancelled_caught:
+            self._link.close(f"worker {self._worker_id} does not end there")
+            await self._wait_gone()  # the fence
         return self._status or ExitStatus()
 
-
-def _end_or_answer(frame: Frame) -> Exit | Has:
-    if frame.kind is FrameKind.EXIT:
-        return decode_message(frame.payload, Exit)
-    return decode_message(frame.payload, Has)
+    async def _wait_gone(self) -> None:
+        while not self._is_gone:
+            await self._changed.park()

@@ -37,6 +37,7 @@ class LinkWire:
         self._queue: deque[memoryview] = deque()
         self._not_empty = trio.lowlevel.ParkingLot()
         self.queued_bytes = self.sent_bytes = 0
+        self._close_reason = ""
         self.peer_fingerprint = ""
         """SHA-256 of the supervisor's certificate, in hex, where this end has dialled."""
 
@@ -144,8 +145,9 @@ class LinkWire:
         with suppress(WireClosed):
             await self._flush()
 
-    def close(self) -> None:
-        """Close the descriptors; tasks that wait on them wake up."""
+    def close(self, reason: str = "closed") -> None:
+        """Close the descriptors; tasks that wait on them wake up, ``receive`` with WireClosed and the reason."""
+        self._close_reason = self._close_reason or reason
         self._in.close()
         self._out.close()
         self._queue.clear()
@@ -158,12 +160,13 @@ class LinkWire:
             except OSError as exc:
                 raise WireClosed(exc.strerror or str(exc)) from exc
             if data == b"":
-                raise WireClosed("closed by the other end" if not self._in.is_closed else "closed")
+                raise WireClosed(self._close_reason or "closed by the other end")
             if data is not None:
                 return data
             await self._in.wait_readable()
 
     def _write(self, data: bytes) -> None:
+        self.sent_bytes += len(data)
         taken = 0
         if not self._queue:
             try:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 
-from cluster import home
+from cluster import home, transport
 from cluster.frames import CHUNK_BYTES, FROM_NODE, MAX_HELLO_BYTES, FrameKind, LinkViolation, encode_frame
 from cluster.link import MAX_UNREAD_REPLIES, WINDOW_BYTES, CreditWindow, Link
 from cluster.messages import (
@@ -33,6 +33,7 @@ from rpc.host import WorkerPlan
 from rpc.settings import RpcSettings
 from rpc.stderr_log import LineLog
 from tests.cluster.peers import DeskWorld, Peer, desk_world, hello
+from wire.units import Seconds
 
 PLAN = WorkerPlan(worker_id="w1", agent="main", argv=("agent",), cwd="/")
 BIG = bytes(CHUNK_BYTES)
@@ -160,13 +161,15 @@ async def test_a_node_that_is_to_share_a_file_system_shows_that_it_sees_it(tmp_p
 
 
 @asynccontextmanager
-async def worker_on_peer(world: DeskWorld) -> AsyncGenerator[tuple[Peer, RemoteNode, RemoteProcess], None]:
+async def worker_on_peer(
+    world: DeskWorld, settings: RpcSettings | None = None
+) -> AsyncGenerator[tuple[Peer, RemoteNode, RemoteProcess], None]:
     """A node that was let in, and a worker that it is asked to start: channel 1."""
     peer = world.connect("a")
     await peer.be_welcome()
     node = world.desk.linked("a")
     assert node is not None
-    process = node.start(PLAN, RpcSettings(), LineLog(None, 1 << 20))
+    process = node.start(PLAN, settings or RpcSettings(), LineLog(None, 1 << 20))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.run)
         assert await peer.heard(FrameKind.START)
@@ -211,6 +214,24 @@ async def test_what_a_node_may_not_say_ends_its_link(
         await peer.is_closed()
         (reason,) = world.reasons("node_lost")
         assert why in reason
+
+
+@pytest.mark.parametrize("says", [True, False])
+async def test_a_node_on_which_a_worker_does_not_end_is_lost_and_fenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, says: bool
+) -> None:
+    monkeypatch.setattr(transport, "_STOP_PATIENCE", 0.0)
+    settings = RpcSettings(eof_grace=Seconds(0.1), term_grace=Seconds(0.1))
+    async with (
+        desk_world(tmp_path, lease=0.2, margin=0.1) as world,
+        worker_on_peer(world, settings) as (peer, _, process),
+    ):
+        if says:
+            await peer.say(FrameKind.EXIT, Exit(0), 1)
+        await process.stop()
+        await peer.is_closed()
+        assert world.reasons("node_lost") == ["worker w1 does not end there"]
+        assert [event for event, _ in world.told][-1] == "node_fenced"
 
 
 async def test_facts_of_other_channels_change_nothing(tmp_path: Path) -> None:
