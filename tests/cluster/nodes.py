@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from cluster.engines.engine import DialTarget
 from cluster.home import NodeDesk
 from cluster.launcher import ClusterLauncher
 from cluster.listener import LifeCertificate, serve_nodes
@@ -40,6 +41,9 @@ def require_own_disks() -> None:
         pytest.skip(message)
 
 
+TOKEN = "a-token-for-the-nodes-of-a-test"
+
+
 class Cluster:
     """A desk, a launcher whose next worker goes to the node that ``target`` names, and the events of the desk."""
 
@@ -51,6 +55,7 @@ class Cluster:
             self.data_dir,
             watcher=self,
             emit=lambda event, facts: self.events.append((event, facts)),
+            read_token=lambda: TOKEN,
             shared=SharedDirectory(self.data_dir) if shared else None,
             **seconds,
         )
@@ -90,12 +95,16 @@ class Cluster:
     async def add(
         self, name: str, *, over: str = "stdio", network: NodeNetwork | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a node program, wait until it is linked; ``network``: where it runs, it dials then."""
-        dials = over == "tls" or network is not None
+        """Start a node program, wait until it is linked; ``network``: where it runs, it dials then, by the token.
+
+        ``over``: "stdio"; "tls", by an invitation, for one link; "token", for one after the other.
+        """
+        dials = over != "stdio" or network is not None
         if dials and self._certificate is None:
             self._certificate = await trio.to_thread.run_sync(LifeCertificate.make)
             self._port = await self._nursery.start(serve_nodes, self.desk, self._certificate, "0.0.0.0", 0)
-        program = self._start_dialling(name, network) if dials else self._start_on_pipes(name)
+            self.desk.dial = DialTarget("127.0.0.1", self._port, self._certificate.fingerprint)
+        program = self._start_dialling(name, network, is_invited=over == "tls") if dials else self._start_on_pipes(name)
         self.programs.append(program)
         await self.desk.wait_linked(name)
         return program
@@ -125,13 +134,15 @@ class Cluster:
         self._nursery.start_soon(self.desk.serve, LinkWire.of_pipes(*ours), name)
         return program
 
-    def _start_dialling(self, name: str, network: NodeNetwork | None) -> subprocess.Popen[bytes]:
+    def _start_dialling(self, name: str, network: NodeNetwork | None, *, is_invited: bool) -> subprocess.Popen[bytes]:
         assert self._certificate is not None
         secret = self._directory / f"secret-{name}"
-        secret.write_text(self.desk.invite(name))
+        secret.touch(mode=0o600)
+        secret.write_text(self.desk.invite(name) if is_invited else TOKEN)
+        flag = "--secret-file" if is_invited else "--token-file"
         host, within = ("127.0.0.1", []) if network is None else (network.home, network.command)
         where = ["--dial", f"{host}:{self._port}", "--fingerprint", self._certificate.fingerprint]
-        return subprocess.Popen([*within, *self._command(name), *where, "--secret-file", str(secret)], cwd=ROOT)
+        return subprocess.Popen([*within, *self._command(name), *where, flag, str(secret)], cwd=ROOT)
 
 
 @asynccontextmanager

@@ -65,7 +65,7 @@ async def test_a_cut_network_fails_the_turn_ends_the_processes_and_frees_the_ses
                 assert took["processes end"] <= LEASE + LATE
                 assert took["processes end"] < took["session free"] <= LEASE + MARGIN + LATE
                 of_a.mend()
-                await nodes.desk.wait_linked("a")  # by the secret that it was given with its first welcome
+                await nodes.desk.wait_linked("a")
                 nodes.target = "a"
                 async with pool.lease("another", PROFILE) as lease:
                     assert (await lease.prompt("beta").wait()).text
@@ -74,7 +74,7 @@ async def test_a_cut_network_fails_the_turn_ends_the_processes_and_frees_the_ses
 async def test_a_supervisor_that_stalls_loses_its_workers_and_goes_on(tmp_path: Path) -> None:
     with trio.fail_after(100):
         async with cluster(tmp_path, lease=3.0, margin=MARGIN, silence=1.5) as nodes:
-            await nodes.add("a", over="tls")
+            await nodes.add("a", over="token")
             async with Pool(PoolSettings(min=0, max=1), launcher=nodes.launcher) as pool:
                 async with pool.lease("s", PROFILE) as lease:
                     await lease.prompt("alpha").wait()
