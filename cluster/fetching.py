@@ -4,7 +4,7 @@ import trio
 
 from cluster.frames import FrameKind, LinkViolation
 from cluster.link import Link
-from cluster.messages import Credit, Fetch, FilePart
+from cluster.messages import Credit, Fetch, FilePart, sendable_path
 from errors import WorkerExited
 
 
@@ -26,6 +26,7 @@ class RemoteFiles:
         async with self._turn:
             if isinstance(self._outcome, WorkerExited):
                 raise self._outcome
+            sendable_path(path)
             self._number += 1
             self._data, self._limit, self._settled = bytearray(), limit, trio.Event()
             self._link.send_message(FrameKind.FETCH, Fetch(path, limit, self._number), self._channel)

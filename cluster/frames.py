@@ -99,6 +99,9 @@ FROM_HOME: Limits = MappingProxyType(
 FROM_STRANGER: Limits = MappingProxyType({FrameKind.HELLO: MAX_HELLO_BYTES})
 """What a peer may say before it is welcome."""
 
+MAX_SENT_BYTES: Limits = MappingProxyType({**FROM_STRANGER, **FROM_NODE, **FROM_HOME})
+"""What the other end takes of each kind."""
+
 
 class Frame(NamedTuple):
     """One frame."""

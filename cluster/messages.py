@@ -4,7 +4,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from cluster.frames import FrameKind, LinkViolation, encode_frame
+from cluster.frames import MAX_SENT_BYTES, FrameKind, LinkViolation, encode_frame
 from rpc.host import WorkerPlan
 from rpc.settings import RpcSettings
 from wire.addresses import NODE_NAME
@@ -246,8 +246,18 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def message_frame(kind: FrameKind, channel: int, message: msgspec.Struct) -> bytes:
-    """The bytes of a frame that carries a message."""
-    return encode_frame(kind, channel, _encode(message))
+    """The bytes of a frame that carries a message. Raises LinkViolation where the other end would not take it."""
+    payload = _encode(message)
+    if len(payload) > MAX_SENT_BYTES[kind]:
+        raise LinkViolation(f"a frame {kind.name} of {len(payload)} bytes would be over its limit")
+    return encode_frame(kind, channel, payload)
+
+
+def sendable_path(path: str) -> str:
+    """The path, if a message can carry it. Raises ValueError for one that is too long, or is no text in UTF-8."""
+    if len(path.encode()) > _MAX_PATH:
+        raise ValueError(f"a path has at most {_MAX_PATH} bytes")
+    return path
 
 
 def decode_message(payload: bytes, kind: type[T]) -> T:

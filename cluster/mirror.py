@@ -6,15 +6,15 @@ import stat
 from pathlib import Path
 
 from cluster.frames import LinkViolation
-from cluster.messages import Piece
+from cluster.messages import Piece, sendable_path
 from wire.files import sync_directory
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def relative_parts(sessions: Path, path: str) -> tuple[str, ...]:
-    """The names that lead from ``sessions`` to a transcript. Raises ValueError for one that is not below it."""
-    found = Path(path)
+    """The names that lead from ``sessions`` to a transcript. Raises ValueError where none do, or it is too long."""
+    found = Path(sendable_path(path))
     parts = found.relative_to(sessions).parts if found.is_relative_to(sessions) else ()
     if not parts or ".." in parts or parts[-1].startswith("."):
         raise ValueError(f"the transcript {path!r} does not lie below {sessions}")

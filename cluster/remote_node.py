@@ -72,8 +72,11 @@ class RemoteNode:
         process = (SharedProcess if self.is_shared else RemoteProcess)(
             self.link, self._channels, plan, settings, node=self.name, sessions=self._sessions, log=log
         )
+        try:
+            self.link.send_message(FrameKind.START, Start.of(plan, settings), self._channels)
+        except (LinkViolation, UnicodeEncodeError) as exc:
+            raise WorkerStartFailed(f"worker {plan.worker_id} cannot be started on node {self.name}: {exc}") from exc
         self._processes[self._channels] = process
-        self.link.send_message(FrameKind.START, Start.of(plan, settings), self._channels)
         return process
 
     def forget(self, process: RemoteProcess) -> None:

@@ -29,6 +29,7 @@ from cluster.messages import (
 )
 from cluster.remote_node import RemoteNode
 from cluster.transport import RemoteProcess
+from errors import WorkerStartFailed
 from rpc.host import WorkerPlan
 from rpc.settings import RpcSettings
 from rpc.stderr_log import LineLog
@@ -176,6 +177,18 @@ async def worker_on_peer(
         await peer.say(FrameKind.STARTED, Started(77), 1)
         yield peer, node, process
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("argument", ["x" * (8 << 20), "\ud800"], ids=["long", "no text"])
+async def test_a_worker_that_its_node_would_not_take_fails_alone(tmp_path: Path, argument: str) -> None:
+    async with desk_world(tmp_path) as world, worker_on_peer(world) as (peer, node, _):
+        plan = msgspec.structs.replace(PLAN, argv=("agent", argument))
+        with pytest.raises(WorkerStartFailed, match="cannot be started on node a"):
+            node.start(plan, RpcSettings(), LineLog(None, 1 << 20))
+        node.start(PLAN, RpcSettings(), LineLog(None, 1 << 20))
+        frame = await peer.heard(FrameKind.START)
+        assert frame is not None
+        assert frame.channel == 3, "the one between was not sent"
 
 
 @pytest.mark.parametrize(

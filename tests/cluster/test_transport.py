@@ -24,6 +24,7 @@ from cluster.messages import (
     Piece,
     Started,
     decode_message,
+    message_frame,
 )
 from cluster.transport import RemoteProcess
 from errors import WorkerError, WorkerExited, unwrap_exception_groups
@@ -48,7 +49,7 @@ class SentFrames(Link):
         self._frames.append(Frame(kind, channel, payload))
 
     def send_message(self, kind: FrameKind, message: msgspec.Struct, channel: int = 0) -> None:
-        self.send(kind, channel, msgspec.msgpack.encode(message))
+        self._frames += self._decoder.feed(message_frame(kind, channel, message))
 
     reply = send_message
 
@@ -269,6 +270,17 @@ async def test_a_file_of_the_workspace_comes_in_parts_and_those_of_a_request_giv
         assert sum(credit) == 5 + 2 * len(b"of the one before")
         with pytest.raises(FileNotFoundError, match="No such file"):
             await worker.fetch(lambda number: [FilePart(number, errno=errno.ENOENT, problem="No such file")])
+
+
+@pytest.mark.parametrize("path", ["a" * 4097, "\U0001f600" * 1025, "\ud800"])
+async def test_a_path_that_its_node_would_not_take_is_not_sent(tmp_path: Path, path: str) -> None:
+    async with far_worker(tmp_path) as worker:
+        with pytest.raises(ValueError, match=r"at most 4096 bytes|surrogates"):
+            await worker.process.fetch(path, 10)
+        with pytest.raises(WorkerError, match=r"at most 4096 bytes|surrogates"):
+            await worker.process.keep(str(worker.sessions / "main" / path))
+        assert [*worker.link.taken(FrameKind.FETCH), *worker.link.taken(FrameKind.FOLLOW)] == []
+        assert await worker.fetch(lambda number: [FilePart(number, b"12345")]) == b"12345"
 
 
 @pytest.mark.parametrize(
