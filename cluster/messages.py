@@ -179,7 +179,7 @@ class Piece(msgspec.Struct, frozen=True):
     """A part of the transcript, for LOG and PUT.
 
     ``is_whole``: the file begins again, and takes the place of the old one with the piece that ``is_last``.
-    ``number``: that of the FOLLOW that it belongs to.
+    ``number``: that of the FOLLOW that it belongs to; those of one PUT have one number, too.
     """
 
     offset: Count
@@ -194,17 +194,19 @@ class Have(msgspec.Struct, frozen=True):
 
     path: FilePath
     limit: Count
+    number: Count = 0
 
 
 class Has(msgspec.Struct, frozen=True):
     """The size of the node's file, None where there is none, and the SHA-256 of its first ``limit`` bytes.
 
-    ``problem``: why it cannot be used.
+    ``problem``: why it cannot be used. ``number``: that of the FOLLOW, HAVE or PUT that it answers.
     """
 
     size: Count | None = None
     sha256: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
     problem: Reason = ""
+    number: Count = 0
 
 
 class Fetch(msgspec.Struct, frozen=True):

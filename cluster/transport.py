@@ -1,6 +1,5 @@
 """A worker on a node, as its client sees it: a ``NodeProcess`` whose bytes come over a link."""
 
-import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,22 +16,18 @@ from cluster.messages import (
     Exit,
     Failed,
     FilePart,
-    Follow,
     Has,
-    Have,
     Piece,
     Started,
     Usage,
     decode_message,
 )
-from cluster.mirror import TranscriptMirror, relative_parts
-from cluster.node.follower import transcript_facts
-from errors import PoolError, ResumeFailed, WorkerError, WorkerExited, WorkerStartFailed
+from cluster.mirrored import MirroredTranscript
+from errors import PoolError, WorkerExited, WorkerStartFailed
 from rpc.host import WorkerPlan
 from rpc.settings import RpcSettings
 from rpc.stderr_log import LineLog, StderrTail
 from rpc.transport import Abort, ExitStatus, ProcessFacts
-from wire.files import open_regular
 from wire.redaction import SecretMask
 
 _MAX_EXCESS = 2 * 1024 * 1024  # bytes beyond its credit: what a pipe may hold at a worker's end
@@ -68,10 +63,9 @@ class RemoteProcess:
         self.channel = channel
         self._link = link
         self._settings = settings
-        self._sessions = sessions
         self._log = log
         self._tail = StderrTail(mask=self.mask)
-        self._window, self._puts = CreditWindow(), CreditWindow()
+        self._window = CreditWindow()
         self._changed = trio.lowlevel.ParkingLot()
         self._inbox: deque[bytes | Piece | Exit | Has] = deque()
         self._has_inbox = trio.Event()
@@ -80,9 +74,10 @@ class RemoteProcess:
         self._is_interrupted = self._is_given_up = False
         self._files = RemoteFiles(link, channel)
         self.fetch = self._files.fetch
-        self._mirrors: dict[int, TranscriptMirror] = {}
-        self._follows = 0
-        self._answer: Has | None = None
+        directory = sessions / plan.agent  # no worker writes to the conversations of other agents
+        self._transcript = MirroredTranscript(
+            link, channel, directory, worker=plan.worker_id, node=node, mask=self.mask, check_life=self._check_life
+        )
         self._facts = ProcessFacts()
         self._start_error: WorkerStartFailed | None = None
         self._status: ExitStatus | None = None
@@ -107,7 +102,7 @@ class RemoteProcess:
             case FrameKind.CREDIT:
                 credit = decode_message(frame.payload, Credit)
                 self._window.give(credit.stream)
-                self._puts.give(credit.log)
+                self._transcript.puts.give(credit.log)
             case FrameKind.FILE:
                 self._files.on_part(decode_message(frame.payload, FilePart))
             case FrameKind.STARTED:
@@ -147,7 +142,7 @@ class RemoteProcess:
                 self.ended_in_order = in_order
                 self._end(ExitStatus(code, signal), is_gone=is_gone)
             case Has():
-                self._answer = what
+                self._transcript.on_answer(what)
             case Piece():
                 self._held_bytes -= len(what.data)
                 self._logged += len(what.data)
@@ -181,7 +176,7 @@ class RemoteProcess:
         self._status = self._status or status
         self._is_gone = self._is_gone or is_gone
         self._window.lift()
-        self._puts.lift()
+        self._transcript.ended()
         self._files.lost(self._ended_error(self._status))
         self._changed.unpark_all()
 
@@ -200,18 +195,14 @@ class RemoteProcess:
                 while self._inbox and not isinstance(self._inbox[0], Piece):
                     self._hand_on(self._inbox.popleft())
         finally:
-            for mirror in self._mirrors.values():
-                mirror.close()
+            self._transcript.close()
             self._log.close()
 
     async def _write(self, pieces: list[Piece]) -> None:
         deadline = trio.current_time() + _DISK_PATIENCE
         while pieces and not self._is_given_up:
             try:
-                for number, mirror in self._mirrors.copy().items():
-                    own = [piece for piece in pieces if piece.number == number]
-                    if own:
-                        await trio.to_thread.run_sync(mirror.write, own)
+                pieces = await self._transcript.write(pieces)
             except OSError as exc:
                 if trio.current_time() >= deadline:
                     self._give_up(f"its transcript cannot be written: {exc.strerror}")
@@ -219,8 +210,6 @@ class RemoteProcess:
                     await trio.sleep(_DISK_PAUSE)
             except LinkViolation as exc:
                 self._give_up(exc.message)
-            else:
-                return
 
     def _give_up(self, reason: str) -> None:
         """Kill it; nothing that it says is handed on any more, but its end."""
@@ -312,73 +301,11 @@ class RemoteProcess:
 
     async def keep(self, transcript: str | None) -> None:
         """From now on what it writes to this file is written here too. Raises WorkerError."""
-        if transcript is None:
-            await self._follow("", None, 0)
-            return
-        try:
-            mirror = await trio.to_thread.run_sync(TranscriptMirror, self._sessions, transcript)
-        except (OSError, ValueError) as exc:
-            raise WorkerError(f"worker {self._worker_id}: its transcript cannot be kept: {exc}") from exc
-        await self._follow(transcript, mirror, 0)
-
-    async def _follow(self, path: str, mirror: TranscriptMirror | None, size: int) -> None:
-        self._follows += 1
-        older = self._mirrors.copy()
-        if mirror is not None:
-            self._mirrors[self._follows] = mirror
-        self._link.send_message(FrameKind.FOLLOW, Follow(path, size, self._follows), self.channel)
-        await self._wait_answer()
-        for number, old in older.items():  # all that belonged to them came before the answer, and is on the disk
-            del self._mirrors[number]
-            old.close()
+        await self._transcript.keep(transcript)
 
     async def prepare_resume(self, transcript: str) -> bool:
         """Send the node what it lacks of the file, or all of it where they differ. Raises ResumeFailed."""
-        try:
-            relative_parts(self._sessions, transcript)
-            here = await trio.to_thread.run_sync(transcript_facts, Path(transcript), 0)
-            if here.size is None:
-                return False
-            self._link.send_message(FrameKind.HAVE, Have(transcript, here.size), self.channel)
-            there = await self._wait_answer()
-            if there.size is not None:
-                here = await trio.to_thread.run_sync(transcript_facts, Path(transcript), there.size)
-            is_whole = there.size is None or here.sha256 != there.sha256
-            if is_whole or there.size != here.size:
-                await self._put(Path(transcript), 0 if is_whole else there.size or 0, is_whole=is_whole)
-            mirror = await trio.to_thread.run_sync(TranscriptMirror, self._sessions, transcript)
-            await self._follow(transcript, mirror, mirror.size)
-        except (OSError, ValueError) as exc:
-            raise ResumeFailed(f"the transcript {transcript!r} cannot be sent to {self.node}: {exc}") from exc
-        except WorkerExited:
-            raise
-        except WorkerError as exc:
-            raise ResumeFailed(exc.message) from exc
-        return True
-
-    async def _put(self, path: Path, known: int, *, is_whole: bool) -> None:
-        with os.fdopen(open_regular(path, os.O_RDONLY, follow=False), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            offset, is_last = min(known, size), False
-            while not is_last:
-                piece = os.pread(file.fileno(), CHUNK_BYTES, offset)
-                is_last = not piece or offset + len(piece) >= size
-                await self._puts.wait_room()
-                self._check_life()
-                self._puts.take(len(piece))
-                self._link.send_message(FrameKind.PUT, Piece(offset, piece, is_whole, is_last), self.channel)
-                offset += len(piece)
-        await self._wait_answer()
-
-    async def _wait_answer(self) -> Has:
-        """The node's answer to what was asked last. Raises WorkerExited, WorkerError with the node's problem."""
-        while self._answer is None:
-            self._check_life()
-            await self._changed.park()
-        answer, self._answer = self._answer, None
-        if answer.problem:
-            raise WorkerError(f"node {self.node}: {self.mask.text(answer.problem)}")
-        return answer
+        return await self._transcript.prepare_resume(transcript)
 
     async def stop(self, *, abort: Abort | None = None, force: bool = False) -> ExitStatus:
         """End it; returns when nothing of it can run any more: after its last EXIT, or after the fence of its node."""

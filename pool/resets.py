@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import trio
 
-from errors import PoolError, WorkerError, WorkerStartFailed
+from errors import PoolError, ProtocolViolation, WorkerError, WorkerStartFailed
 from pool.agent_records import AgentRecords
 from pool.declared_servers import DeclaredServers
 from pool.machine import PoolMachine
@@ -17,6 +17,7 @@ from profiles import DIALECTS
 from rpc.acp.new_id import ID_REUSED
 from rpc.acp.requests import AcpProbeResult
 from rpc.acp.sessions import LOAD_REFUSED, PROBE_SECONDS
+from wire.messages import SessionResult
 
 
 class ConversationResets:
@@ -65,6 +66,11 @@ class ConversationResets:
             self._on_event("agent_resumed", facts | {name: value for name, value in more.items() if value})
         self._listeners.connect(action.session, life)
         return WorkerResetDone(life.id, action.session, held.session_file)
+
+    def check_owner(self, session: str, held: SessionResult) -> None:
+        """Raises ProtocolViolation where what a worker holds now is the conversation of another session."""
+        if held.session_file is not None and self._machine.belongs_to_other(session, held.session_file):
+            raise ProtocolViolation("the worker has gone on to the conversation of another session", session=session)
 
     def _note(self, life: WorkerTask, strategy: str, cause: str | None) -> None:
         self._records.note_resume(life.profile.agent, life.worker.client.ready, strategy, cause)

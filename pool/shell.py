@@ -256,6 +256,7 @@ class Pool:
         Its next prompt comes after that. Raises PoolError where the worker cannot keep the new one.
         """
         life = self._workers.get(lease.hold.worker)
+        self._resets.check_owner(lease.hold.session, held)
         if life is not None:
             await life.worker.keep(held.session_file)
         if life is not None and life.id in self._workers:

@@ -33,6 +33,7 @@ from rpc.process import WorkerProcess
 STDERR_WINDOW_BYTES = 64 * 1024
 """Bytes of stderr that may be under way; more is dropped."""
 _MAX_MESSAGE_CHARS = 32 * 1024
+_MAX_PROBLEM_CHARS = 500
 
 
 class HostedWorker:
@@ -222,8 +223,9 @@ class HostedWorker:
             try:
                 answer = await self._do(work)
             except (OSError, ValueError) as exc:
-                answer = Has(problem=str(exc)[:1000])
+                answer = Has(problem=str(exc)[:_MAX_PROBLEM_CHARS] or type(exc).__name__)
             if answer is not None:
+                answer = msgspec.structs.replace(answer, number=work.number)
                 self._link.send_message(FrameKind.HAS, answer, self._channel)
 
     async def _do(self, work: Follow | Have | Piece) -> Has | None:
@@ -233,7 +235,7 @@ class HostedWorker:
                 self._follower = TranscriptFollower(self._checked(path), size, number) if path else None
                 await self._ship()
                 return Has()
-            case Have(path, limit):
+            case Have(path, limit, _):
                 self._resumed = ResumedTranscript(self._checked(path))
                 return await trio.to_thread.run_sync(self._resumed.compare, limit)
             case Piece() as piece if self._resumed is not None:

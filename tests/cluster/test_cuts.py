@@ -24,7 +24,7 @@ SCRIPT: tuple[tuple[FrameKind | None, FrameKind, msgspec.Struct | bytes, int], .
     (None, FrameKind.HELLO, hello(), 0),
     (FrameKind.WELCOME, FrameKind.PING, Beat(1), 0),
     (FrameKind.START, FrameKind.STARTED, Started(77), 1),
-    (FrameKind.FOLLOW, FrameKind.HAS, Has(), 1),
+    (FrameKind.FOLLOW, FrameKind.HAS, Has(number=1), 1),
     (None, FrameKind.LOG, Piece(0, ENTRY, number=1), 1),
     (None, FrameKind.OUT, ANSWER, 1),
     (FrameKind.FETCH, FrameKind.FILE, FilePart(1, b"12", is_last=False), 1),

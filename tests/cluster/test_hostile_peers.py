@@ -278,7 +278,7 @@ async def test_a_worker_whose_transcript_has_a_hole_is_ended_and_its_node_stays(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(process.keep, str(tmp_path / "sessions" / "main" / "t.jsonl"))
             assert await peer.heard(FrameKind.FOLLOW)
-            await peer.say(FrameKind.HAS, Has(), 1)
+            await peer.say(FrameKind.HAS, Has(number=1), 1)
         await peer.say(FrameKind.LOG, Piece(2**62, b"x", number=1), 1)
         await peer.say(FrameKind.OUT, b"never shown", 1)
         assert "is missing" in (await process.wait_exit()).reason

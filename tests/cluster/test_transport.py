@@ -86,8 +86,9 @@ class FarWorker:
             nursery.start_soon(self.process.keep, self.transcript)
             while not (asked := list(self.link.taken(FrameKind.FOLLOW))):
                 await trio.lowlevel.checkpoint()
-            self.says(FrameKind.HAS, Has())
-        return decode_message(asked[0].payload, Follow).number
+            number = decode_message(asked[0].payload, Follow).number
+            self.says(FrameKind.HAS, Has(number=number))
+        return number
 
     async def fetch(self, answer: Callable[[int], Iterable[FilePart]], limit: int = 10) -> bytes:
         """Ask for a file and let the node say ``answer``, given the request's number."""
@@ -158,9 +159,40 @@ async def test_pieces_of_the_transcript_before_go_to_that_one(tmp_path: Path) ->
                 await trio.lowlevel.checkpoint()
             worker.says(FrameKind.LOG, Piece(0, b"old\n", number=first))
             worker.says(FrameKind.LOG, Piece(0, b"new\n", number=first + 1))
-            worker.says(FrameKind.HAS, Has())
+            worker.says(FrameKind.HAS, Has(number=first + 1))
         found = [Path(path).read_bytes() for path in (older, worker.transcript)]  # noqa: ASYNC240 - a test's
         assert found == [b"old\n", b"new\n"]
+
+
+async def test_the_answer_to_what_was_given_up_answers_nothing_else(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker:
+        with trio.move_on_after(0):
+            await worker.process.keep(worker.transcript)
+        list(worker.link.taken(FrameKind.FOLLOW))
+        kept = trio.Event()
+
+        async def keep() -> None:
+            await worker.process.keep(worker.transcript)
+            kept.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep)
+            while not (asked := list(worker.link.taken(FrameKind.FOLLOW))):
+                await trio.lowlevel.checkpoint()
+            number = decode_message(asked[0].payload, Follow).number
+            worker.says(FrameKind.HAS, Has(number=number - 1, problem="of the one before"))
+            await trio.testing.wait_all_tasks_blocked()
+            assert not kept.is_set()
+            worker.says(FrameKind.HAS, Has(number=number))
+
+
+async def test_a_piece_of_no_transcript_ends_its_worker_and_shows_nothing_after_it(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker:
+        number = await worker.keep()
+        worker.says(FrameKind.LOG, Piece(0, b"entry\n", number=number + 1))
+        worker.says(FrameKind.OUT, b"answer\n")
+        assert "was not asked for" in str(await worker.process.wait_exit())
+        assert worker.process.receive_nowait() == b""
 
 
 async def test_an_unread_flood_is_the_nodes_fault_beyond_its_credit(tmp_path: Path) -> None:
@@ -210,6 +242,9 @@ async def test_a_transcript_elsewhere_is_not_kept_and_a_problem_of_the_node_is_t
     async with far_worker(tmp_path) as worker:
         with pytest.raises(WorkerError, match="does not lie below"):
             await worker.process.keep("/etc/passwd")
+        (worker.sessions / "other").mkdir()
+        with pytest.raises(WorkerError, match="does not lie below"):
+            await worker.process.keep(str(worker.sessions / "other" / "t.jsonl"))
         async with trio.open_nursery() as nursery:
 
             async def refused() -> None:
@@ -219,7 +254,7 @@ async def test_a_transcript_elsewhere_is_not_kept_and_a_problem_of_the_node_is_t
             nursery.start_soon(refused)
             while not list(worker.link.taken(FrameKind.FOLLOW)):
                 await trio.lowlevel.checkpoint()
-            worker.says(FrameKind.HAS, Has(problem="no room"))
+            worker.says(FrameKind.HAS, Has(problem="no room", number=1))
 
 
 async def test_what_a_worker_writes_to_stderr_is_in_its_tail_without_its_secrets(tmp_path: Path) -> None:

@@ -7,13 +7,22 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from errors import AcquireTimeout, ProfileBroken, ResumeFailed, UsageError, WorkerExited, WorkerStalled
+from errors import (
+    AcquireTimeout,
+    ProfileBroken,
+    ProtocolViolation,
+    ResumeFailed,
+    UsageError,
+    WorkerExited,
+    WorkerStalled,
+)
 from pool import stimuli
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import CapabilityProfile, SoftArgs
 from rpc.settings import RpcSettings
 from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, plain_profile, say
+from wire.messages import SessionResult
 from wire.units import Seconds
 
 
@@ -323,3 +332,18 @@ async def test_model_and_provider_are_brought_in_line_before_the_grant(autojump_
             async with pool.lease("s", plain_profile(soft=soft)):
                 (worker,) = launcher.live.values()
                 assert (worker.provider, worker.model) == (provider, soft.model)
+
+
+async def test_a_worker_that_goes_on_to_the_conversation_of_another_session_keeps_nothing_of_it(
+    autojump_clock: MockClock,
+) -> None:
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        async with pool.lease("alice", DEFAULT) as lease:
+            await lease.prompt("hello").wait()
+        async with pool.lease("bob", DEFAULT) as lease:
+            await lease.prompt("hi").wait()
+            kept = {name: list(worker.kept) for name, worker in launcher.live.items()}
+            with pytest.raises(ProtocolViolation, match="another session"):
+                await pool.conversation_changed(lease, SessionResult("x", "/t/0"))
+            assert {name: worker.kept for name, worker in launcher.live.items()} == kept
