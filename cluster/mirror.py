@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from cluster.frames import LinkViolation
@@ -32,12 +33,17 @@ class TranscriptMirror:
         self._path = Path(path)
         self._directory = self._open_directory(sessions)
         self._draft: int | None = None
-        self._size = 0
+        self._size = self._draft_size = 0
+        self._written = 0  # pieces of a batch that could not be synced yet
+        self._has_new_entry = False
         try:
             self._file: int | None = self._open(self._parts[-1], 0)
             self._size = os.fstat(self._file).st_size
         except FileNotFoundError:
             self._file = None
+        except OSError:
+            os.close(self._directory)
+            raise
 
     @property
     def size(self) -> int:
@@ -45,55 +51,69 @@ class TranscriptMirror:
         return self._size
 
     def write(self, pieces: list[Piece]) -> None:
-        """Write them in order; on return they are on the disk. May be called again with the same after an OSError.
+        """Write them in order; on return they are on the disk. After an OSError it is called again with the same.
 
         Raises OSError; LinkViolation for a piece that leaves a hole or comes twice.
         """
-        is_new = False
-        for piece in pieces:
-            is_new |= self._write(piece)
+        for piece in pieces[self._written :]:
+            if piece.is_whole:
+                self._write_whole(piece)
+            else:
+                self._append(piece)
+            self._written += 1
         for file in (self._file, self._draft):
             if file is not None:
                 os.fdatasync(file)
-        if is_new:
+        if self._has_new_entry:
             sync_directory(self._path.parent)
+        self._written, self._has_new_entry = 0, False
 
     def close(self) -> None:
-        """Close it."""
+        """Close it; what is not complete is removed."""
+        if self._draft is not None:
+            with suppress(OSError):  # the next one begins it again
+                os.unlink(self._draft_name, dir_fd=self._directory)
         for fd in (self._file, self._draft, self._directory):
             if fd is not None:
                 os.close(fd)
         self._file = self._draft = None
 
-    def _write(self, piece: Piece) -> bool:
-        """Whether the directory has changed."""
-        if piece.is_whole:
-            return self._write_whole(piece)
-        is_new = self._file is None
+    @property
+    def _draft_name(self) -> str:
+        return f".{self._parts[-1]}.mirror"
+
+    def _append(self, piece: Piece) -> None:
         if self._file is None:
             self._file = self._open(self._parts[-1], os.O_CREAT)
-        if piece.offset > self._size:
-            raise LinkViolation(f"a part of {self._path.name} is missing")
+            self._has_new_entry = True
+        self._check_offset(piece, self._size)
         self._write_at(self._file, piece)
-        self._size = piece.offset + len(piece.data)
-        return is_new
+        self._size += len(piece.data)
 
-    def _write_whole(self, piece: Piece) -> bool:
-        draft = f".{self._parts[-1]}.mirror"
+    def _write_whole(self, piece: Piece) -> None:
         if self._draft is None:
-            self._draft = self._open(draft, os.O_CREAT | os.O_TRUNC)
-        if piece.offset > os.fstat(self._draft).st_size:
-            raise LinkViolation(f"a part of {self._path.name} is missing")
+            self._draft = self._open(self._draft_name, os.O_CREAT)
+        if piece.offset == 0:
+            os.ftruncate(self._draft, 0)
+            self._draft_size = 0
+        self._check_offset(piece, self._draft_size)
         self._write_at(self._draft, piece)
-        if not piece.is_last:
-            return False
-        os.fdatasync(self._draft)
-        os.rename(draft, self._parts[-1], src_dir_fd=self._directory, dst_dir_fd=self._directory)
-        if self._file is not None:
-            os.close(self._file)
-        self._file, self._draft = self._draft, None
-        self._size = piece.offset + len(piece.data)
-        return True
+        if piece.is_last:
+            os.fdatasync(self._draft)
+            os.rename(self._draft_name, self._parts[-1], src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            self._has_new_entry = True
+            if self._file is not None:
+                os.close(self._file)
+            self._file, self._draft = self._draft, None
+            self._size = piece.offset + len(piece.data)
+            self._draft_size = 0
+        else:
+            self._draft_size += len(piece.data)
+
+    def _check_offset(self, piece: Piece, size: int) -> None:
+        if piece.offset != size:
+            what = "is missing" if piece.offset > size else "comes twice"
+            raise LinkViolation(f"a part of {self._path.name} {what}")
 
     def _write_at(self, file: int, piece: Piece) -> None:
         data, offset = memoryview(piece.data), piece.offset

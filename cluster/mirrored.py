@@ -91,10 +91,10 @@ class MirroredTranscript:
     async def _follow(self, path: str, mirror: TranscriptMirror | None, size: int) -> None:
         if self._is_closed and mirror is not None:
             mirror.close()
-        self._check_life()
+            raise WorkerError(f"worker {self._worker} is given up: its transcript is kept no more")
         older = self._mirrors.copy()
         number = self._next()
-        if mirror is not None and not self._is_closed:
+        if mirror is not None:
             self._mirrors[number] = mirror
         self._link.send_message(FrameKind.FOLLOW, Follow(path, size, number), self._channel)
         await self._wait_answer()

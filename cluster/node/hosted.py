@@ -58,6 +58,7 @@ class HostedWorker:
         self._is_asked_to_stop, self._is_forced = trio.Event(), trio.Event()
         self._follower: TranscriptFollower | None = None
         self._resumed: ResumedTranscript | None = None
+        self._refused_put = 0  # the number of the PUT that was answered already, as it cannot be written
         self._shipping = trio.Lock()
         self._is_silenced = False  # what it says cannot be kept
 
@@ -223,6 +224,7 @@ class HostedWorker:
             try:
                 answer = await self._do(work)
             except (OSError, ValueError) as exc:
+                self._refused_put = work.number if isinstance(work, Piece) else 0
                 answer = Has(problem=str(exc)[:_MAX_PROBLEM_CHARS] or type(exc).__name__)
             if answer is not None:
                 answer = msgspec.structs.replace(answer, number=work.number)
@@ -239,8 +241,12 @@ class HostedWorker:
                 self._resumed = ResumedTranscript(self._checked(path))
                 return await trio.to_thread.run_sync(self._resumed.compare, limit)
             case Piece() as piece if self._resumed is not None:
-                await trio.to_thread.run_sync(self._resumed.put, piece)
-                self._link.send_message(FrameKind.CREDIT, Credit(log=len(piece.data)), self._channel)
+                try:
+                    if piece.number == self._refused_put:
+                        return None
+                    await trio.to_thread.run_sync(self._resumed.put, piece)
+                finally:
+                    self._link.send_message(FrameKind.CREDIT, Credit(log=len(piece.data)), self._channel)
                 return Has() if piece.is_last else None
             case _:
                 raise LinkViolation(f"channel {self._channel} puts a file that it has not asked for")

@@ -1,5 +1,6 @@
 """Transcripts between node and home: whatever happens to the file there, the copy here becomes the same."""
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster import mirror as mirror_module
 from cluster.frames import CHUNK_BYTES, LinkViolation
 from cluster.messages import Piece
 from cluster.mirror import TranscriptMirror
@@ -138,9 +140,64 @@ def test_a_mirror_writes_below_its_directory_alone_and_follows_no_link(tmp_path:
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_piece_that_leaves_a_hole_is_a_violation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("offset", [2, 5, 0], ids=["in what is there", "beyond it", "again"])
+def test_a_piece_that_leaves_a_hole_or_comes_twice_is_a_violation(tmp_path: Path, offset: int) -> None:
     home, _ = sides(str(tmp_path))
     mirror = TranscriptMirror(home, str(home / "main" / "t.jsonl"))
+    mirror.write([Piece(0, b"one\n")])
     with pytest.raises(LinkViolation):
-        mirror.write([Piece(5, b"x")])
+        mirror.write([Piece(offset, b"x")])
+    assert (home / "main" / "t.jsonl").read_bytes() == b"one\n"
+    mirror.close()
+
+
+def open_files() -> set[str]:
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_copy_that_cannot_be_opened_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    home, _ = sides(str(tmp_path))
+    (home / "main" / "t.jsonl").mkdir()
+    before = open_files()
+    with pytest.raises(OSError, match="directory"):
+        TranscriptMirror(home, str(home / "main" / "t.jsonl"))
+    assert open_files() == before
+
+
+def test_a_file_that_did_not_come_to_its_end_leaves_nothing(tmp_path: Path) -> None:
+    home, _ = sides(str(tmp_path))
+    mirror = TranscriptMirror(home, str(home / "main" / "t.jsonl"))
+    mirror.write([Piece(0, b"one\n", is_whole=True, is_last=False)])
+    mirror.close()
+    assert list((home / "main").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [Piece(0, b"one\n", is_whole=True, is_last=False), Piece(4, b"two\n", is_whole=True)],
+        [Piece(0, b"one\n"), Piece(4, b"two\n")],
+    ],
+    ids=["whole", "appended"],
+)
+@pytest.mark.parametrize("refused", ["pwrite", "fdatasync", "sync_directory"])
+def test_what_a_full_disk_refuses_is_written_when_it_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: list[Piece], refused: str
+) -> None:
+    home, _ = sides(str(tmp_path))
+    mirror = TranscriptMirror(home, str(home / "main" / "t.jsonl"))
+    owner = mirror_module if refused == "sync_directory" else os
+    fulfil, synced = getattr(owner, refused), list[Path]()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(owner, refused, refuse)
+    with pytest.raises(OSError, match="No space"):
+        mirror.write(pieces)
+    monkeypatch.setattr(owner, refused, fulfil)
+    monkeypatch.setattr(mirror_module, "sync_directory", synced.append)
+    mirror.write(pieces)
+    assert (home / "main" / "t.jsonl").read_bytes() == b"one\ntwo\n"
+    assert synced == [home / "main"], "the new entry is on the disk, too"
     mirror.close()

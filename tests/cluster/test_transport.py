@@ -2,8 +2,7 @@
 
 import errno
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,119 +10,25 @@ import pytest
 import trio
 import trio.testing
 
-from cluster.frames import CHUNK_BYTES, Frame, FrameDecoder, FrameKind, Limits, LinkViolation
-from cluster.link import WINDOW_BYTES, Link
+from cluster.frames import CHUNK_BYTES, Frame, FrameKind, LinkViolation
+from cluster.link import WINDOW_BYTES
 from cluster.messages import (
     Credit,
     EndWorker,
     Exit,
-    Fetch,
     FilePart,
     Follow,
     Has,
+    Have,
     Piece,
-    Started,
     decode_message,
-    message_frame,
 )
-from cluster.transport import RemoteProcess
-from errors import WorkerError, WorkerExited, unwrap_exception_groups
-from rpc.host import WorkerPlan
-from rpc.settings import RpcSettings
-from rpc.stderr_log import LineLog
+from cluster.node.devices import DeviceShare
+from cluster.node.hosted import HostedWorker
+from errors import ResumeFailed, WorkerError, WorkerExited
+from rpc.host import WorkerHost
 from rpc.transport import ExitStatus
-
-ALL: Limits = dict.fromkeys(FrameKind, 1 << 20)
-PLAN = WorkerPlan(worker_id="w1", agent="main", argv=("agent",), cwd="/", secrets=("canary-secret",))
-
-
-class SentFrames(Link):
-    """A link that keeps what is sent."""
-
-    def __init__(self) -> None:
-        self._frames: list[Frame] = []
-        self._decoder = FrameDecoder(ALL)
-        self._wire = self  # type: ignore[assignment]
-
-    def send(self, kind: FrameKind, channel: int, payload: bytes = b"") -> None:
-        self._frames.append(Frame(kind, channel, payload))
-
-    def send_message(self, kind: FrameKind, message: msgspec.Struct, channel: int = 0) -> None:
-        self._frames += self._decoder.feed(message_frame(kind, channel, message))
-
-    reply = send_message
-
-    def taken(self, kind: FrameKind) -> Iterator[Frame]:
-        found = [frame for frame in self._frames if frame.kind is kind]
-        self._frames = [frame for frame in self._frames if frame.kind is not kind]
-        return iter(found)
-
-
-class FarWorker:
-    """A worker on the node ``n``, whose side of the link is the test's."""
-
-    def __init__(self, directory: Path) -> None:
-        self.link = SentFrames()
-        self.sessions = directory / "sessions"
-        (self.sessions / "main").mkdir(parents=True)
-        self.transcript = str(self.sessions / "main" / "t.jsonl")
-        self.process = RemoteProcess(
-            self.link, 1, PLAN, RpcSettings(), node="n", sessions=self.sessions, log=LineLog(None, 1 << 20)
-        )
-
-    def says(self, kind: FrameKind, said: msgspec.Struct | bytes) -> None:
-        payload = said if isinstance(said, bytes) else msgspec.msgpack.encode(said)
-        self.process.on_frame(Frame(kind, 1, payload))
-
-    def floods(self) -> None:
-        """Ten times what it has credit for."""
-        for _ in range(10 * WINDOW_BYTES // CHUNK_BYTES):
-            self.says(FrameKind.OUT, bytes(CHUNK_BYTES))
-
-    async def keep(self) -> int:
-        """Let it have a transcript; the number of its pieces."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.process.keep, self.transcript)
-            while not (asked := list(self.link.taken(FrameKind.FOLLOW))):
-                await trio.lowlevel.checkpoint()
-            number = decode_message(asked[0].payload, Follow).number
-            self.says(FrameKind.HAS, Has(number=number))
-        return number
-
-    async def fetch(self, answer: Callable[[int], Iterable[FilePart]], limit: int = 10) -> bytes:
-        """Ask for a file and let the node say ``answer``, given the request's number."""
-        found: list[bytes | OSError] = []
-
-        async def ask() -> None:
-            try:
-                found.append(await self.process.fetch("a.txt", limit))
-            except OSError as exc:
-                found.append(exc)
-
-        with unwrap_exception_groups():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(ask)
-                while not (asked := list(self.link.taken(FrameKind.FETCH))):
-                    await trio.lowlevel.checkpoint()
-                for part in answer(decode_message(asked[0].payload, Fetch).number):
-                    self.says(FrameKind.FILE, part)
-        if isinstance(found[0], OSError):
-            raise found[0]
-        return found[0]
-
-    async def output(self) -> bytes:
-        await self.process.wait_readable()
-        return self.process.receive_nowait() or b""
-
-
-@asynccontextmanager
-async def far_worker(directory: Path) -> AsyncGenerator[FarWorker, None]:
-    async with trio.open_nursery() as nursery:
-        worker = FarWorker(directory)
-        nursery.start_soon(worker.process.run)
-        worker.says(FrameKind.STARTED, Started(77))
-        yield worker
-        nursery.cancel_scope.cancel()
+from tests.cluster.far_workers import SentFrames, far_worker
 
 
 async def test_output_is_handed_on_only_when_the_transcript_before_it_is_on_the_disk(
@@ -257,6 +162,15 @@ async def test_a_transcript_elsewhere_is_not_kept_and_a_problem_of_the_node_is_t
             worker.says(FrameKind.HAS, Has(problem="no room", number=1))
 
 
+async def test_a_transcript_is_kept_no_more_once_its_worker_is_given_up(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker:
+        pass
+    before = {entry.name for entry in Path("/proc/self/fd").iterdir()}  # noqa: ASYNC240 - a test's
+    with pytest.raises(WorkerError, match="no more"):
+        await worker.process.keep(worker.transcript)
+    assert {entry.name for entry in Path("/proc/self/fd").iterdir()} == before  # noqa: ASYNC240 - a test's
+
+
 async def test_what_a_worker_writes_to_stderr_is_in_its_tail_without_its_secrets(tmp_path: Path) -> None:
     async with far_worker(tmp_path) as worker:
         worker.says(FrameKind.ERR, b"key canary-secret\n")
@@ -345,3 +259,54 @@ async def test_a_file_that_is_asked_for_of_a_lost_node_does_not_come(tmp_path: P
             await worker.fetch(be_lost)
         with pytest.raises(WorkerExited):
             await worker.process.fetch("a.txt", 10)
+
+
+async def test_a_node_that_cannot_write_a_transcript_ends_its_resume_and_is_sent_no_more(tmp_path: Path) -> None:
+    async with far_worker(tmp_path) as worker, trio.open_nursery() as nursery:
+        await trio.Path(worker.transcript).write_bytes(bytes(4 * WINDOW_BYTES))
+
+        async def refused() -> None:
+            with pytest.raises(ResumeFailed, match="node n: No space left"):
+                await worker.process.prepare_resume(worker.transcript)
+
+        nursery.start_soon(refused)
+        while not list(worker.link.taken(FrameKind.HAVE)):
+            await trio.lowlevel.checkpoint()
+        worker.says(FrameKind.HAS, Has(number=1))
+        sent = list[Frame]()
+        while len(sent) < WINDOW_BYTES // CHUNK_BYTES:
+            await trio.lowlevel.checkpoint()
+            sent += worker.link.taken(FrameKind.PUT)
+        worker.says(FrameKind.HAS, Has(problem="No space left", number=decode_message(sent[0].payload, Piece).number))
+        worker.says(FrameKind.CREDIT, Credit(log=WINDOW_BYTES))
+    assert len(list(worker.link.taken(FrameKind.PUT))) <= 1, "that which waited for credit"
+
+
+async def test_a_node_answers_a_transcript_that_it_cannot_write_once_and_gives_credit_for_all_of_it(
+    tmp_path: Path,
+) -> None:
+    link, host = SentFrames(), WorkerHost(data_dir=tmp_path, instance="i1")
+    sessions = tmp_path / "sessions"
+    (sessions / "main" / ".t.jsonl.put").mkdir(parents=True)  # in the place of its draft
+    hosted = HostedWorker(1, link, host, sessions, DeviceShare(""))
+    path, credit, answers = str(sessions / "main" / "t.jsonl"), 0, list[tuple[int, bool]]()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hosted._look_after_files)
+            for kind, asked in (
+                (FrameKind.HAVE, Have(path, 9, 1)),
+                (FrameKind.PUT, Piece(0, b"one", is_whole=True, is_last=False, number=2)),
+                (FrameKind.PUT, Piece(3, b"two", is_whole=True, is_last=False, number=2)),
+                (FrameKind.PUT, Piece(6, b"six", is_whole=True, number=2)),
+                (FrameKind.FOLLOW, Follow("", number=3)),
+            ):
+                hosted.handle(Frame(kind, 1, msgspec.msgpack.encode(asked)))
+            while (3, False) not in answers:
+                await trio.lowlevel.checkpoint()
+                found = [decode_message(frame.payload, Has) for frame in link.taken(FrameKind.HAS)]
+                answers += [(has.number, bool(has.problem)) for has in found]
+                credit += sum(decode_message(frame.payload, Credit).log for frame in link.taken(FrameKind.CREDIT))
+            nursery.cancel_scope.cancel()
+    finally:
+        host.close()
+    assert (answers, credit) == ([(1, False), (2, True), (3, False)], 9)
