@@ -99,6 +99,7 @@ class _Bench:
         certificate = await trio.to_thread.run_sync(LifeCertificate.make)
         port = await self._nursery.start(serve_nodes, self.desk, certificate, "127.0.0.1", 0)
         secret = self._directory / "secret"
+        await trio.Path(secret).touch(0o600)
         await trio.Path(secret).write_text(self.desk.invite("tls"))
         where = ("--dial", f"127.0.0.1:{port}", "--fingerprint", certificate.fingerprint, "--secret-file", str(secret))
         self._start("tls", stack, *where)

@@ -5,7 +5,7 @@ All times are of ``CLOCK_BOOTTIME``, in seconds: it runs on while the machine is
 
 from collections import OrderedDict
 
-_MAX_PINGS = 64  # unanswered ones that are remembered; with one a second, more than any lease lasts
+_MAX_PINGS = 64  # unanswered ones that are remembered, with one a second; the answer to an older one extends nothing
 
 
 class NodeLease:

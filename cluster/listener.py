@@ -14,10 +14,14 @@ from cluster.wire import LinkWire
 from errors import SettingsRefused
 
 _DAYS = "3650"
+_MAX_SAID = 1000  # bytes of what openssl says
 
 
 class LifeCertificate:
-    """A certificate whose key exists in this process alone; nodes know it by ``fingerprint`` (SHA-256, hex)."""
+    """A certificate for one life; nodes know it by ``fingerprint`` (SHA-256, hex).
+
+    Its key is in a temporary directory of this user while it is made, and in this process alone from then on.
+    """
 
     def __init__(self, context: ssl.SSLContext, fingerprint: str) -> None:
         self.context = context
@@ -33,7 +37,9 @@ class LifeCertificate:
             try:
                 subprocess.run(command, check=True, capture_output=True, timeout=30, env={"PATH": os.environ["PATH"]})
             except (OSError, subprocess.SubprocessError) as exc:
-                raise SettingsRefused(f"no certificate for nodes can be made: {exc}") from exc
+                said = getattr(exc, "stderr", None) or b""
+                words = f"{exc} {said[-_MAX_SAID:].decode('utf-8', 'replace')}".strip()
+                raise SettingsRefused(f"no certificate for nodes can be made: {words}") from exc
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate, key)
             der = ssl.PEM_cert_to_DER_cert(certificate.read_text())

@@ -1,6 +1,7 @@
 """``pool node``: the program that runs on each machine of a cluster."""
 
 import os
+import stat
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -91,6 +92,9 @@ def _read_secret(path: str | None) -> str:
         return sys.stdin.buffer.readline(_MAX_SECRET_BYTES).decode("utf-8", "replace").strip()
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise UsageError(f"others may use the secret file {path}; run: chmod 600 {path}")
             return file.read(_MAX_SECRET_BYTES).strip()
     except OSError as exc:
         raise UsageError(f"cannot read the secret in {path}: {exc.strerror}") from exc
