@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 
 import trio
 
@@ -18,6 +19,8 @@ from rpc.acp.new_id import ID_REUSED
 from rpc.acp.requests import AcpProbeResult
 from rpc.acp.sessions import LOAD_REFUSED, PROBE_SECONDS
 from wire.messages import SessionResult
+
+_SLOWEST = 1024 * 1024  # bytes a second of a transcript that is on its way to a node
 
 
 class ConversationResets:
@@ -44,6 +47,8 @@ class ConversationResets:
         """Put the conversation into the worker; what came of that."""
         failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
         limit = max(self._machine.settings().reset_timeout, DIALECTS[life.profile.dialect].reset_seconds)
+        if life.worker.node and action.resume_from is not None:
+            limit += carrying_seconds(Path(action.resume_from))
         try:
             with trio.fail_after(limit):
                 servers = self._servers.of(action.session)
@@ -98,6 +103,14 @@ class ConversationResets:
             raise WorkerStartFailed(words, worker=worker.id) from exc
         if found.honest is not None:
             self._records.note_probe(agent, ready, honest=found.honest)
+
+
+def carrying_seconds(transcript: Path) -> float:
+    """How long a node may need beside its reset until it has a transcript: both sides read it, and it may be sent."""
+    try:
+        return transcript.stat().st_size / _SLOWEST
+    except (OSError, ValueError):
+        return 0.0  # its resume says what is wrong with it
 
 
 def _kind_of(error: PoolError, failure: FailureKind, dialect: str) -> FailureKind:

@@ -1,5 +1,7 @@
 """The shell on a virtual clock, over workers made of memory."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -347,3 +349,26 @@ async def test_a_worker_that_goes_on_to_the_conversation_of_another_session_keep
             with pytest.raises(ProtocolViolation, match="another session"):
                 await pool.conversation_changed(lease, SessionResult("x", "/t/0"))
             assert {name: worker.kept for name, worker in launcher.live.items()} == kept
+
+
+async def test_a_long_transcript_has_its_time_to_come_to_a_node(autojump_clock: MockClock, tmp_path: Path) -> None:
+    class Far(MemoryWorker):
+        async def prepare_resume(self, transcript: str) -> bool:
+            await trio.sleep(20)
+            return await super().prepare_resume(transcript)
+
+        def new_session(self, _: dict[str, Any]) -> dict[str, Any]:
+            self.file = str(tmp_path / str(len(self.launcher.transcripts)))
+            Path(self.file).touch()
+            os.truncate(self.file, 100 * 1024 * 1024)
+            self.launcher.transcripts[self.file] = []
+            return self.state()
+
+    launcher = MemoryLauncher()
+    launcher.kind = Far
+    launcher.node = "n"
+    async with make_pool(launcher, max=1, reset_timeout=10) as pool:
+        assert await say(pool, "alice", "a1") == "a1"
+        assert await say(pool, "bob", "b1") == "b1"
+        assert await say(pool, "alice", "a2") == "a1|a2"
+    assert launcher.starts == ["w1"]
