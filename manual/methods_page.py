@@ -112,14 +112,24 @@ def _part(kind: type, name: str) -> Any:
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     space = vars(sys.modules[kind.__module__])
     for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=[*_, ast.Attribute(value=ast.Name(id="self"), attr=attr)], value=value) if (
-                attr == name
-            ):
-                return _class_of(value, kind, space)
-            case _:
-                continue
+        if isinstance(node, ast.Assign):
+            for target, value in _assigned(node):
+                match target:
+                    case ast.Attribute(value=ast.Name(id="self"), attr=attr) if attr == name:
+                        return _class_of(value, kind, space)
+                    case _:
+                        continue
     raise AttributeError(f"{kind.__name__} has no part {name}")
+
+
+def _assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target with its value, also of ``self.a, self.b = a, b``."""
+    for target in node.targets:
+        match target, node.value:
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values):
+                yield from zip(targets, values, strict=True)
+            case _:
+                yield target, node.value
 
 
 def _class_of(value: ast.expr, kind: Any, space: Mapping[str, Any]) -> Any:

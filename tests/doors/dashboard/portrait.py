@@ -150,7 +150,7 @@ def chat(site: Site) -> Pictures:
         program.press("Tag the release and push it.\r")
         program.read_until_shown("git push origin", "y Allow", "approval ·")
         pictures = _pictures(program, "pool chat: an answer, and a call that waits for approval")
-        program.press("n")
+        program.press("n\r")
         program.read_until_shown("Done.", "idle")
         program.press("\x04")
         program.read_until("come back with")

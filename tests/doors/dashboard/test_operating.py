@@ -105,6 +105,8 @@ def test_the_output_of_a_command_is_asked_for_once_at_a_time(page: Page) -> None
         }"""
     )
     assert asked == [1, 1]
+    page.keyboard.press("Escape")
+    expect(page.locator("#dialog")).to_be_hidden()
 
 
 def test_events_are_what_agents_do_until_internals_are_wanted_by_channel_and_text(site: Site, page: Page) -> None:
