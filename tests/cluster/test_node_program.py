@@ -153,7 +153,7 @@ async def test_a_program_on_a_node_ends_by_the_ladder_and_says_how(tmp_path: Pat
 
 
 async def test_values_of_the_environment_are_nowhere_on_a_node_but_in_its_workers(tmp_path: Path) -> None:
-    script = 'echo "key $API_KEY" >&2; echo started; exec cat'
+    script = 'echo "key $API_KEY" >&2; echo started; cat'
     plan = WorkerPlan(
         worker_id="w1",
         agent="main",
@@ -170,7 +170,11 @@ async def test_values_of_the_environment_are_nowhere_on_a_node_but_in_its_worker
                 async with process_of(nodes, nursery, failing):
                     pass
             async with process_of(nodes, nursery, plan) as worker:
+                said = trio.Event()
+                worker.on_stderr(lambda _lines: said.set())
                 await received(worker, len(b"started\n"))
+                if not worker.stderr_tail():  # it comes by another pipe
+                    await said.wait()
                 shown = [refused.value.message, str(refused.value.details), worker.stderr_tail()]
                 shown += await trio.to_thread.run_sync(traces_of, nodes, program.pid)
                 assert [text for text in shown if "canary" in text] == []
