@@ -38,7 +38,7 @@ class NodeWatcher(Protocol):
         ...
 
     def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
-        """A node is to be empty within so many seconds; ``ends``: and to be dismissed then, and it may come later."""
+        """A node is to be empty within ``seconds``; ``ends``: and to be dismissed then, and it may come later."""
         ...
 
     def idle(self, name: str) -> float:

@@ -1,4 +1,4 @@
-"""Which node each worker is started on, and what the machine is told of nodes that come, drain and are lost.
+"""Which node each worker is started on, and what the machine learns of nodes that come, drain and are lost.
 
 No decision is made here: ``pool.nodes.NodeTable`` shares workers out, the machine decides the rest. Each method runs to
 its end without awaiting. Of a lost node all workers fail, then the capacity shrinks, then each end follows when it is
@@ -152,7 +152,7 @@ class ClusterPlacement:
         return len(workers)
 
     def drain(self, name: str, seconds: float | None, *, ends: bool) -> None:
-        """Start nothing more on the node, and have it empty within so many seconds.
+        """Start nothing more on the node, and have it empty within ``seconds``.
 
         One that ``ends`` may join later. Raises UsageError where another is not linked.
         """

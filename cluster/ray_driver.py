@@ -95,7 +95,7 @@ _KEEPER = 'exec 3<&0; { "$@" <&3 3<&-; echo "$?" >"$0"; } &'
 class NodeStarter:
     """Runs the node program of one machine, outside Ray's process tree; an actor of Ray, with several threads.
 
-    A lock file is held by the program itself, so that whoever comes later knows that it runs, whatever has become of
+    A lock file is held by the program itself, so that one that comes later knows that it runs, whatever has become of
     Ray meanwhile. It ends with its link, so that it ends with its supervisor too.
     """
 
@@ -116,7 +116,7 @@ class NodeStarter:
             os.pwrite(lock, start["life"].encode(), 0)
             exit_file.unlink(missing_ok=True)
             _start_program(start, directory, exit_file, log, lock)
-        with _opened(path) as lock:  # opened anew, it is not the program's own
+        with _opened(path) as lock:  # opened again, it is not the program's own
             fcntl.flock(lock, fcntl.LOCK_SH)
         return _last_words(exit_file, log)
 

@@ -35,7 +35,7 @@ class Checklist(msgspec.Struct, frozen=True):
 
 
 ReadFile = Callable[[str, int], Awaitable[bytes]]
-"""Reads at most so many bytes of a file in a workspace. Raises OSError, ValueError, PoolError."""
+"""Reads at most a number of bytes of a file in a workspace. Raises OSError, ValueError, PoolError."""
 
 
 async def read_checklist(read: ReadFile, *, patience: float = 5.0) -> Checklist:

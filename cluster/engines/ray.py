@@ -33,7 +33,7 @@ class NodeOffered(msgspec.Struct, frozen=True, tag="node", tag_field="event"):
 
 
 class NodeDraining(msgspec.Struct, frozen=True, tag="draining", tag_field="event"):
-    """Ray wants it empty within so many seconds; None = it has no end."""
+    """Seconds within which Ray wants it empty; None = it has no end."""
 
     name: str
     deadline: float | None
@@ -165,7 +165,7 @@ class RayEngine:
         }
 
     async def _send(self, command: Mapping[str, object]) -> None:
-        """Send a line. A driver that has ended is noticed by whoever reads it."""
+        """Send a line. A driver that has ended is noticed by what reads it."""
         assert self._driver is not None  # noqa: S101  # started above
         assert self._driver.stdin is not None  # noqa: S101  # opened as a pipe
         async with self._sending:

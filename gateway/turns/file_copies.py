@@ -12,7 +12,7 @@ from gateway.turns.media import MAX_FILE_BYTES, Media, media_type
 from wire.files import replace_file
 
 Fetch = Callable[[str, int], Awaitable[bytes]]
-"""Reads at most so many bytes of a file in a worker's directory; see ``rpc.transport.NodeProcess``."""
+"""Reads at most a number of bytes of a file in a worker's directory; see ``rpc.transport.NodeProcess``."""
 
 MEDIA_DIR = "media"
 """Where they lie in the data directory."""

@@ -31,7 +31,7 @@ class NodeNetwork:
         self.mend()
 
     def cut(self) -> None:
-        """From now on nothing arrives, in either direction, and no end is told."""
+        """From now on nothing arrives, in either direction, and no end is seen."""
         _ip("-n", self.name, "link", "set", f"{self.name}n", "down")
 
     def mend(self) -> None:

@@ -1,4 +1,4 @@
-"""Where workers go, and what the machine is told of nodes that come, drain and are lost, in which order."""
+"""Where workers go, and what the machine learns of nodes that come, drain and are lost, in which order."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, cast

@@ -22,7 +22,7 @@ SETTINGS = ClusterSettings(nodes={"one": NodeSettings(ssh="one")}, ray=RaySettin
 
 
 class PaperEngine:
-    """Goes on for so many seconds each time it is run; notes when, and what it hears."""
+    """Goes on for a number of seconds each time it is run; notes when, and what it hears."""
 
     name = "paper"
 
