@@ -11,13 +11,11 @@ import trio
 from cluster.remote_node import RemoteNode
 from cluster.transport import RemoteProcess
 from errors import WorkerStartFailed
-from pool.launcher import LocalLauncher, stop_worker
+from pool.launcher import LocalLauncher, stop_worker, worker_client
 from pool.local_worker import LocalWorker
 from pool.plan import dialect_for, settings_for, worker_plan
-from profiles import DIALECTS, CapabilityProfile
+from profiles import CapabilityProfile
 from rpc.cgroup import OrphanGuarantee
-from rpc.client import RpcClient
-from rpc.journal import JournalWriter
 from rpc.stderr_log import LineLog
 
 
@@ -81,15 +79,7 @@ class ClusterLauncher:
             on_written = partial(local.log_changes.note, worker_id)
             log = LineLog(path, settings.log_bytes, clock=time.time, on_written=on_written)
             process = node.start(plan, settings, log)
-            journal = JournalWriter() if DIALECTS[profile.dialect].keeps_journal else None
-            client = RpcClient(
-                process,
-                dialect,
-                settings,
-                name=worker_id,
-                mask=process.mask,
-                journal=None if journal is None else journal.append,
-            )
+            client, journal = worker_client(process, dialect, settings, worker_id, profile)
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(process.run)

@@ -19,6 +19,7 @@ from profiles import DIALECTS, CapabilityProfile
 from rpc.cgroup import OrphanGuarantee, orphan_guarantee
 from rpc.client import RpcClient
 from rpc.data_paths import DataPaths
+from rpc.dialect import Dialect
 from rpc.host import WorkerHost
 from rpc.journal import JournalWriter
 from rpc.rlimit_mark import can_mark_by_rlimit
@@ -107,15 +108,7 @@ class LocalLauncher:
             process = await self.host.spawn(spec, settings, prepare=plan.prepare, stop=force, on_logged=on_logged)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
-                journal = JournalWriter() if DIALECTS[profile.dialect].keeps_journal else None
-                client = RpcClient(
-                    process,
-                    dialect,
-                    settings,
-                    name=worker_id,
-                    mask=process.mask,
-                    journal=None if journal is None else journal.append,
-                )
+                client, journal = worker_client(process, dialect, settings, worker_id, profile)
                 nursery.start_soon(client.run)
                 try:
                     yield LocalWorker(
@@ -180,3 +173,13 @@ async def stop_worker(process: NodeProcess, client: RpcClient, force: trio.Event
         nursery.start_soon(hurry)
         await process.stop(abort=abort, force=force.is_set())
         nursery.cancel_scope.cancel()
+
+
+def worker_client(
+    process: NodeProcess, dialect: Dialect, settings: RpcSettings, worker_id: str, profile: CapabilityProfile
+) -> tuple[RpcClient, JournalWriter | None]:
+    """The client of a worker, wherever its process runs, and its journal where its dialect keeps one."""
+    journal = JournalWriter() if DIALECTS[profile.dialect].keeps_journal else None
+    append = None if journal is None else journal.append
+    client = RpcClient(process, dialect, settings, name=worker_id, mask=process.mask, journal=append)
+    return client, journal

@@ -115,7 +115,7 @@ class Talk:
         return sum(map(len, self.kept.values()))
 
     async def wait_answers(self, more: int) -> None:
-        """Until so many further turns have gone well."""
+        """Until a number of further turns have gone well."""
         wanted = self.answers + more
         while self.answers < wanted:
             await self._news.wait()

@@ -130,7 +130,7 @@ class Program:
         return sorted(int(path.suffix[1:]) for path in found)
 
     def wait_running(self, count: int = 1) -> list[int]:
-        """The same, once there are so many."""
+        """The same, once there are that many."""
         while len(pids := self.started()) < count:
             os.sched_yield()
         return pids

@@ -35,7 +35,7 @@ def main_thread_tasks(trace: bytes) -> list[float]:
 
 
 class Window(NamedTuple):
-    """What the page did while so many events came."""
+    """What the page did while the events came."""
 
     longest: float
     """Milliseconds of the longest task."""
